@@ -1,0 +1,17 @@
+"""Builds the native modules. Everything else about the package is in pyproject.toml."""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+
+def extension(name: str) -> Extension:
+    return Extension(
+        name=f"penstock.{name}",
+        sources=[f"src/penstock/{name.replace('.', '/')}.pyx"],
+        include_dirs=["src/penstock/wire"],
+        extra_compile_args=["-O3"],
+    )
+
+
+modules = ["wire._codec", "wire._kernel", "client._records"]
+setup(ext_modules=cythonize([extension(name) for name in modules], build_dir="build/cython"))

@@ -1,0 +1,127 @@
+"""Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
+
+A topic that does not exist is created, if both the client and auto.create.topics.enable allow it, and is then in the
+answer: clients need not ask twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNKNOWN
+from penstock.broker.topic_errors import error_of_partition
+from penstock.controller.topics import NewTopic, check_name
+from penstock.metadata.image import Image, Topic
+from penstock.wire.errors import ApiError, ErrorCode
+from penstock.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from penstock.wire.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+    from penstock.broker.dispatch import Call
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_AUTO_CREATION_SWITCH_VERSION = 4
+
+
+def handle(broker: Broker, request: MetadataRequest, call: Call) -> Any:
+    missing = _topics_to_create(broker, request, call)
+    if missing:
+        return _create_then_answer(broker, request, call, missing)
+    return _answer(broker, request, call, {})
+
+
+def _topics_to_create(broker: Broker, request: MetadataRequest, call: Call) -> list[str]:
+    may_create = call.version < _AUTO_CREATION_SWITCH_VERSION or request.allow_auto_topic_creation
+    if not may_create or not broker.config.auto_create_topics_enable or not request.topics:
+        return []
+    topics = broker.image.topics
+    return [
+        wanted.name
+        for wanted in request.topics
+        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in topics
+    ]
+
+
+async def _create_then_answer(
+    broker: Broker, request: MetadataRequest, call: Call, missing: list[str]
+) -> MetadataResponse:
+    results = await broker.controller.create_topics([NewTopic(name) for name in dict.fromkeys(missing)])
+    errors = {
+        name: result
+        for name, result in results.items()
+        if isinstance(result, ApiError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS
+    }
+    return _answer(broker, request, call, errors)
+
+
+def _answer(broker: Broker, request: MetadataRequest, call: Call, errors: dict[str, ApiError]) -> MetadataResponse:
+    image = broker.image
+    wants_all = request.topics is None or (call.version == 0 and not request.topics)
+    if wants_all:
+        topics = [_describe(broker, topic) for topic in image.topics.values()]
+    else:
+        topics = [
+            _describe_wanted(broker, image, wanted.name, wanted.topic_id, errors) for wanted in request.topics or ()
+        ]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in broker.nodes(call.connection.listener)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN,
+    )
+
+
+def _describe_wanted(
+    broker: Broker, image: Image, name: str | None, topic_id: bytes, errors: dict[str, ApiError]
+) -> MetadataResponseTopic:
+    if name is None or topic_id != ZERO_UUID:  # Java's consumer sends an empty name with an id
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        return _describe(broker, topic)
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _describe(broker, topic)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name in errors:
+        code = errors[name].code
+    try:
+        check_name(name)
+    except ApiError as error:
+        code = error.code
+    return MetadataResponseTopic(error_code=code, name=name)
+
+
+def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=error_of_partition(broker, topic.name, index, state),
+                partition_index=index,
+                leader_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=list(state.replicas),
+                isr_nodes=list(state.isr),
+                offline_replicas=broker.offline_replicas(topic.name, index, state),
+            )
+            for index, state in topic.partitions.items()
+        ],
+    )

@@ -1,0 +1,7 @@
+"""Clients of any Kafka. They never import the broker, and it never imports them.
+
+Start reading at `producer`, `consumer` and `admin`; `aio` has their asyncio twins. They stand on librdkafka, and users
+find their names in `penstock` itself. `processing` and `retry` are what `Consumer.process` does; `prefetch` is how
+records are handed over; `_records` is its native part. `connection` is a client of its own, for whoever needs the bare
+protocol.
+"""

@@ -1,0 +1,104 @@
+"""A minimal client of the wire protocol: one connection, one request after the other.
+
+It knows every message and version, does no retries, follows no leader and hides nothing. For whoever needs exactly
+that: tests, tools, Spark tasks.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from penstock.wire.api import APIS, Api
+from penstock.wire.errors import DecodeError
+from penstock.wire.frame import SIZE_BYTES
+
+_FRAME_BYTES_MAX = 256 * 1024 * 1024
+
+
+class ConnectionLost(Exception):
+    """The other side closed the connection."""
+
+
+class Connection:
+    """A blocking connection to a broker."""
+
+    def __init__(self, host: str, port: int, *, client_id: str | None = "penstock", timeout_s: float = 30.0) -> None:
+        self._socket = socket.create_connection((host, port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client_id = client_id
+        self._correlation_id = 0
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def call(self, request: Any, version: int | None = None) -> Any:
+        """Send a request and wait for its response. The newest version we know is used if none is given."""
+        api = api_of(request)
+        version = api.high if version is None else version
+        self.send(request, version)
+        return self.receive(api, version)
+
+    def send(self, request: Any, version: int) -> int:
+        """Send a request without waiting; returns its correlation id."""
+        api = api_of(request)
+        self._correlation_id += 1
+        self.send_bytes(
+            api.request_codec(version).encode_request(
+                api.key,
+                version,
+                self._correlation_id,
+                self._client_id,
+                api.has_flexible_request_header(version),
+                request,
+            )
+        )
+        return self._correlation_id
+
+    def receive(self, api: Api, version: int) -> Any:
+        """The next response, which must be one of this API and version."""
+        frame = self.receive_frame()
+        position = 4
+        if api.has_flexible_response_header(version):
+            if frame[position] != 0:
+                raise DecodeError("unexpected tagged fields in a response header")
+            position += 1
+        response, end = api.response_codec(version).read(frame, position)
+        if end != len(frame):
+            raise DecodeError(f"{len(frame) - end} bytes follow the {api.name} response")
+        return response
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def receive_frame(self) -> bytes:
+        """The next frame without its size: correlation id, header, body."""
+        size = int.from_bytes(self._receive_exactly(SIZE_BYTES), "big", signed=True)
+        if not 0 <= size <= _FRAME_BYTES_MAX:
+            raise DecodeError(f"frame of {size} bytes")
+        return self._receive_exactly(size)
+
+    def _receive_exactly(self, count: int) -> bytes:
+        data = bytearray(count)
+        view = memoryview(data)
+        while view:
+            received = self._socket.recv_into(view)
+            if received == 0:
+                raise ConnectionLost("the broker closed the connection")
+            view = view[received:]
+        return bytes(data)
+
+
+def api_of(request: Any) -> Api:
+    """The API that a request belongs to."""
+    name = type(request).__name__.removesuffix("Request")
+    for api in APIS.values():
+        if api.name == name:
+            return api
+    raise ValueError(f"{type(request).__name__} is not a request of a known API")

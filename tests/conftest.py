@@ -1,0 +1,47 @@
+"""What all tests share: the two systems under test, Kafka's Java tools, unique names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support import systems
+from tests.support.java_tools import JavaTools
+from tests.support.systems import System
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--chaos", choices=("short", "long"), default="short", help="how long the chaos tests run")
+    parser.addoption("--chaos-seed", type=int, default=None, help="replay a chaos test with the seed it printed")
+
+
+@pytest.fixture(scope="session", params=["penstock", "kafka"])
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """A running broker: Penstock in ring 2, real Kafka in ring 3."""
+    data = tmp_path_factory.mktemp(request.param) / "data"
+    running = (systems.penstock if request.param == "penstock" else systems.kafka)(data).start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[JavaTools]:
+    tools = JavaTools()
+    yield tools
+    tools.close()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Names that no other test uses."""
+    return lambda name: f"{name}-{next(_numbers)}"
+
+
+@pytest.fixture
+def topic(unique: Callable[[str], str]) -> str:
+    return unique("topic")
