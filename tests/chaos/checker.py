@@ -30,6 +30,7 @@ def read_partition(port: int, topic: str, partition: int) -> list[Record]:
                 offset = found[-1].offset + 1
             if offset >= data.high_watermark:
                 return records
+            assert found, f"{topic}-{partition} has nothing at offset {offset}, below its high watermark: {data}"
 
 
 def check(writer: Writer, records: list[Record]) -> None:
