@@ -9,13 +9,11 @@ percentiles in microseconds, as JSON.
 
 from __future__ import annotations
 
-import asyncio
 import json
+import select
+import socket
 import sys
 import time
-from typing import Any
-
-import uvloop
 
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.batch import encode_batch
@@ -24,6 +22,7 @@ from penstock.wire.record import Record
 
 _VERSION = 9
 _WARM_UP_S = 1.0
+_HEADER_BYTES = 5  # correlation id and no tagged fields
 
 
 def _request(topic: str) -> bytes:
@@ -33,70 +32,73 @@ def _request(topic: str) -> bytes:
     return APIS[ApiKey.PRODUCE].request_codec(_VERSION).encode_request(0, _VERSION, 1, "load", True, request)
 
 
-class Load(asyncio.BufferedProtocol):
+class Client:
     """One connection. Responses all have the same size, so counting bytes counts them."""
 
-    def __init__(self, frame: bytes, depth: int, tally: Tally) -> None:
-        self._frame = frame
-        self._depth = depth
-        self._tally = tally
-        self._buffer = bytearray(65536)
-        self._view = memoryview(self._buffer)
-        self._received = 0
-        self._response_bytes = 0
-        self._sent_at = 0.0
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        self._sent_at = time.perf_counter()
-        transport.write(self._frame * self._depth)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
-
-    def buffer_updated(self, count: int) -> None:
-        if not self._response_bytes:
-            self._check_first_response(count)
-        self._received += count
-        done, self._received = divmod(self._received, self._response_bytes)
-        if not done:
-            return
-        self._tally.requests += done
-        if self._depth == 1:
-            now = time.perf_counter()
-            self._tally.round_trips.append(now - self._sent_at)
-            self._sent_at = now
-        self._transport.write(self._frame * done)
-
-    def _check_first_response(self, count: int) -> None:
-        self._response_bytes = 4 + int.from_bytes(self._buffer[:4], "big")
-        response, _ = APIS[ApiKey.PRODUCE].response_codec(_VERSION).read(bytes(self._buffer[: self._response_bytes]), 9)
+    def __init__(self, port: int, frame: bytes) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.sendall(frame)
+        size = int.from_bytes(self.socket.recv(4, socket.MSG_WAITALL), "big")
+        response, _ = APIS[ApiKey.PRODUCE].response_codec(_VERSION).read(self._receive_whole(size), _HEADER_BYTES)
         code = response.responses[0].partition_responses[0].error_code
         if code:
             raise SystemExit(f"the broker answered with error {code}")
+        self.response_bytes = 4 + size
+        self.received = 0
+        self.sent_at = 0.0
+
+    def _receive_whole(self, size: int) -> bytes:
+        return self.socket.recv(size, socket.MSG_WAITALL)
 
 
-class Tally:
-    def __init__(self) -> None:
-        self.requests = 0
-        self.round_trips: list[float] = []
+class Load:
+    """All connections on one epoll, with nothing between it and the system calls: what is measured is the broker."""
+
+    def __init__(self, port: int, topic: str, connections: int, depth: int) -> None:
+        self._frame = _request(topic)
+        self._depth = depth
+        self._buffer = bytearray(65536)
+        self._epoll = select.epoll()
+        self._clients: dict[int, Client] = {}
+        for _ in range(connections):
+            client = Client(port, self._frame)
+            self._clients[client.socket.fileno()] = client
+        for fd, client in self._clients.items():
+            self._epoll.register(fd, select.EPOLLIN)
+            client.sent_at = time.perf_counter()
+            client.socket.sendall(self._frame * depth)
+
+    def run(self, seconds: float) -> tuple[int, list[float]]:
+        """The number of answers, and the round trips if each connection has one request under way."""
+        requests = 0
+        round_trips: list[float] = []
+        end = time.perf_counter() + seconds
+        now = 0.0
+        while now < end:
+            ready = self._epoll.poll()
+            now = time.perf_counter()
+            for fd, _ in ready:
+                client = self._clients[fd]
+                client.received += client.socket.recv_into(self._buffer)
+                done, client.received = divmod(client.received, client.response_bytes)
+                requests += done
+                if self._depth == 1 and done:
+                    now = time.perf_counter()
+                    round_trips.append(now - client.sent_at)
+                    client.sent_at = now
+                client.socket.sendall(self._frame * done)
+        return requests, round_trips
 
 
-async def _run(port: int, topic: str, connections: int, depth: int, seconds: float) -> dict[str, float]:
-    tally = Tally()
-    frame = _request(topic)
-    loop = asyncio.get_running_loop()
-    for _ in range(connections):
-        await loop.create_connection(lambda: Load(frame, depth, tally), "127.0.0.1", port)
-    await asyncio.sleep(_WARM_UP_S)
-    tally.requests = 0
-    tally.round_trips.clear()
+def main(port: int, topic: str, connections: int, depth: int, seconds: float) -> dict[str, float]:
+    load = Load(port, topic, connections, depth)
+    load.run(_WARM_UP_S)
     started = time.perf_counter()
-    await asyncio.sleep(seconds)
-    elapsed = time.perf_counter() - started
-    result = {"per_second": tally.requests / elapsed}
-    if tally.round_trips:
-        ordered = sorted(tally.round_trips)
+    requests, round_trips = load.run(seconds)
+    result = {"per_second": requests / (time.perf_counter() - started)}
+    if round_trips:
+        ordered = sorted(round_trips)
         result["p50_us"] = ordered[len(ordered) // 2] * 1e6
         result["p99_us"] = ordered[int(len(ordered) * 0.99)] * 1e6
     return result
@@ -104,4 +106,4 @@ async def _run(port: int, topic: str, connections: int, depth: int, seconds: flo
 
 if __name__ == "__main__":
     _, port, topic, connections, depth, seconds = sys.argv
-    print(json.dumps(uvloop.run(_run(int(port), topic, int(connections), int(depth), float(seconds)))))
+    print(json.dumps(main(int(port), topic, int(connections), int(depth), float(seconds))))

@@ -42,6 +42,7 @@ from penstock.wire.messages.produce import (
 )
 from penstock.wire.record import Record
 from penstock.wire.types import ZERO_UUID
+from tests.support.groups import wait_for_coordinator
 from tests.support.systems import System
 
 NOW = int(time.time() * 1000)
@@ -250,6 +251,16 @@ def test_one_request_can_have_good_and_bad_partitions(client: Client, topic: str
         2: ErrorCode.NONE,
     }
     assert [client.list_offset(topic, -1, index=index)[2] for index in range(3)] == [2, 0, 4]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_clients_cannot_write_to_the_brokers_own_topics(system: System, client: Client, codec: Codec) -> None:
+    wait_for_coordinator(system)
+    ends = [client.list_offset("__consumer_offsets", -1, index=index) for index in range(3)]
+    for index in range(3):
+        result = client.produce("__consumer_offsets", batch_of(codec=codec), index=index)
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert [client.list_offset("__consumer_offsets", -1, index=index) for index in range(3)] == ends
 
 
 def test_zstd_needs_a_version_that_allows_it(client: Client, topic: str) -> None:

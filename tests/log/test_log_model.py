@@ -40,8 +40,11 @@ class LogBesideList(RuleBasedStateMachine):
         interval=st.sampled_from([0, 0, 100, 4096]),
         index_bytes=st.sampled_from([24, 36, 100, 4096]),
         preallocate=st.booleans(),
+        has_gaps=st.booleans(),
     )
-    def begin(self, segment_bytes: int, interval: int, index_bytes: int, preallocate: bool) -> None:
+    def begin(self, segment_bytes: int, interval: int, index_bytes: int, preallocate: bool, has_gaps: bool) -> None:
+        """Only a log that is compacted may have gaps in its offsets."""
+        self.has_gaps = has_gaps
         self.directory = tempfile.mkdtemp()
         self.clock = ManualClock(T0)
         self.config = config_of(
@@ -50,6 +53,7 @@ class LogBesideList(RuleBasedStateMachine):
             segment_index_bytes=index_bytes,
             preallocate=preallocate,
             retention_ms=-1,
+            cleanup_policy=("compact", "delete") if has_gaps else ("delete",),
         )
         self.log = open_at(self.directory, self.config, clock=self.clock)
         self.batches: list[Appended] = []
@@ -73,7 +77,7 @@ class LogBesideList(RuleBasedStateMachine):
 
     @rule(shapes=record_shapes, gap=st.sampled_from([0, 0, 1, 7]))
     def append_as_follower(self, shapes: list[tuple[int, int]], gap: int) -> None:
-        self.end += gap
+        self.end += gap if self.has_gaps else 0
         records = self._records(shapes)
         data = self._encode(records, Codec.NONE)
         data[0:8] = self.end.to_bytes(8, "big")
@@ -117,7 +121,7 @@ class LogBesideList(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1), within_a_batch=st.booleans())
     def truncate(self, share: float, within_a_batch: bool) -> None:
         offset = self.start + int((self.end - self.start) * share)
-        if not within_a_batch:
+        if not (within_a_batch and self.has_gaps):
             offset = max([b.base for b in self.batches if self.start <= b.base <= offset], default=self.start)
         self.log.truncate(offset)
         self.batches = [batch for batch in self.batches if batch.next <= offset]

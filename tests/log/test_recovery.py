@@ -93,6 +93,32 @@ def test_a_tail_of_zeros_or_garbage_is_cut_off(tmp_path: Path, tail: bytes) -> N
     assert again.end_offset == log.end_offset
 
 
+@pytest.mark.parametrize("is_behind_empty", [False, True])
+def test_a_segment_behind_one_that_lost_its_last_batches_goes_with_them(tmp_path: Path, is_behind_empty: bool) -> None:
+    log = filled(tmp_path)
+    records = records_from(log, 0)
+    lost, behind = log.segments[-2], log.segments[-1]
+    (*_, (last_position, last_batch)) = lost.batches()
+    (tmp_path / name(lost.base_offset, ".log")).write_bytes(lost.file.read_at(last_position, 0))
+    if is_behind_empty:
+        (tmp_path / name(behind.base_offset, ".log")).write_bytes(b"")
+    again = crashed(tmp_path)
+    assert again.end_offset == last_batch.base_offset
+    assert again.active.base_offset == lost.base_offset
+    assert records_from(again, 0) == [record for record in records if record.offset < last_batch.base_offset]
+
+
+def test_a_compacted_log_may_lack_the_end_of_a_segment(tmp_path: Path) -> None:
+    config = config_of(index_interval_bytes=150, segment_bytes=700, cleanup_policy=("compact",))
+    log = filled(tmp_path)
+    lost = log.segments[-2]
+    (*_, (last_position, _)) = lost.batches()
+    (tmp_path / name(lost.base_offset, ".log")).write_bytes(lost.file.read_at(last_position, 0))
+    again = crashed(tmp_path, config)
+    assert again.end_offset == log.end_offset
+    assert again.active.base_offset == log.active.base_offset
+
+
 def test_a_preallocated_segment_is_cut_to_its_records(tmp_path: Path) -> None:
     config = config_of(preallocate=True, segment_bytes=100_000)
     log = open_at(tmp_path, config)

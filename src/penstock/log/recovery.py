@@ -51,7 +51,7 @@ def open_log(
         producers = rebuild_producers(storage, directory, segments, end_offset)
         recovery_point = end_offset
     else:
-        producers = _recover(storage, directory, segments, epochs, recovery_point)
+        producers = _recover(storage, directory, segments, epochs, recovery_point, may_have_gaps=config.is_compacted)
         end_offset = producers.end_offset if segments else start_offset
         recovery_point = min(recovery_point, end_offset)
     if segments and end_offset < start_offset:
@@ -120,9 +120,19 @@ def _open_segments(storage: Storage, directory: str, config: TopicConfig, clock:
 
 
 def _recover(
-    storage: Storage, directory: str, segments: list[Segment], epochs: LeaderEpochs, recovery_point: int
+    storage: Storage,
+    directory: str,
+    segments: list[Segment],
+    epochs: LeaderEpochs,
+    recovery_point: int,
+    *,
+    may_have_gaps: bool,
 ) -> ProducerState:
-    """Check all segments that may not be durable; cut the log where it is not whole. Changes `segments`."""
+    """Check all segments that may not be durable; cut the log where it is not whole. Changes `segments`.
+
+    A disk may keep the name of a new segment and forget the end of the one before. Only compaction leaves such gaps for
+    good; anywhere else, what lies behind one must go, or records that were sent first could never be sent again.
+    """
     first = _first_unsynced(segments, recovery_point)
     start = segments[first].base_offset if segments else 0
     for offset in snapshot_offsets(storage, directory):
@@ -132,6 +142,8 @@ def _recover(
     for number in range(first, len(segments)):
         segment = segments[number]
         problem = _recover_segment(segment, producers, epochs)
+        if problem is None and not may_have_gaps and number + 1 < len(segments):
+            problem = _gap(producers.end_offset, segments[number + 1].base_offset)
         if problem is not None:
             logger.warning("%s: cut segment %d to %d bytes: %s", directory, segment.base_offset, segment.size, problem)
             for later in segments[number + 1 :]:
@@ -167,6 +179,12 @@ def _recover_segment(segment: Segment, producers: ProducerState, epochs: LeaderE
     scan = segment.recover(visit)
     producers.end_offset = scan.next_offset
     return scan.problem
+
+
+def _gap(end_offset: int, next_base_offset: int) -> str | None:
+    if end_offset < next_base_offset:
+        return f"the records from offset {end_offset} to {next_base_offset - 1} are missing"
+    return None
 
 
 def _take_snapshot(storage: Storage, directory: str, producers: ProducerState) -> None:

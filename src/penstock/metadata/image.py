@@ -30,6 +30,9 @@ from penstock.metadata.records import (
 
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
+# Topics in which brokers keep what they know. Only they write to them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
 
 def metric_name(topic: str) -> str:
     """A topic's name as metrics have it: they know no dots."""
@@ -116,6 +119,10 @@ class Topic:
     name: str
     topic_id: bytes
     partitions: Mapping[int, PartitionState]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from penstock.log.group_commit import GroupCommit
 from penstock.log.log import Log
 from penstock.log.producer_state import Origin
 from penstock.log.storage import FileSlice
-from penstock.metadata.image import PartitionState
+from penstock.metadata.image import INTERNAL_TOPICS, PartitionState
 from penstock.replica.isr import committed_offset
 from penstock.waiters import OffsetWaiters
 from penstock.wire._kernel import Batch
@@ -43,6 +43,7 @@ class Partition:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
+        self.is_internal = topic in INTERNAL_TOPICS
         self.log = log
         self._broker_id = broker_id
         self._state = PartitionState((), (), -1, -1, -1)

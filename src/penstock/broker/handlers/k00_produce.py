@@ -2,7 +2,7 @@
 
 Partitions are appended to in the order of the request, before the next request of the connection is looked at. What
 acks asks for is waited for afterwards. acks=0 has no answer; an error then closes the connection, so that the producer
-looks for the leader again.
+looks for the leader again. Internal topics are only for the broker to write to.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def handle_frame(broker: Broker, cursor: RequestCursor, connection: Connection) 
     if request is None or request.acks == 0:
         return cursor.rewind()
     partition = broker.replicas.get(request.topic, request.index)
-    if partition is None:
+    if partition is None or partition.is_internal:
         return cursor.rewind()
     acks = request.acks
     log = partition.log
@@ -151,7 +151,13 @@ def _topic_key(topic: TopicProduceData, call: Call) -> str | bytes:
 def _find(broker: Broker, request: ProduceRequest, topic: str | bytes, index: int) -> Partition:
     if request.acks not in _VALID_ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
-    return broker.replicas.find(topic, index)
+    partition = broker.replicas.find(topic, index)
+    if partition.is_internal:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{partition.topic} is the brokers' own topic: clients cannot write to it",
+        )
+    return partition
 
 
 def _check(partition: Partition, records: memoryview | None, request: ProduceRequest, call: Call, now_ms: int) -> Batch:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.dispatch import Call
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
 _AUTO_CREATION_SWITCH_VERSION = 4
 
 
@@ -111,7 +109,7 @@ def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
+        is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
                 error_code=error_of_partition(broker, topic.name, index, state),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from penstock.broker.topic_errors import error_of_partition
 from penstock.controller.topics import check_name
 from penstock.metadata.image import Topic
@@ -60,7 +59,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 def _describe(broker: Broker, topic: Topic, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
     described = DescribeTopicPartitionsResponseTopic(
-        name=topic.name, topic_id=topic.topic_id, is_internal=topic.name in INTERNAL_TOPICS
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal
     )
     for index in indexes:
         state = topic.partitions[index]
