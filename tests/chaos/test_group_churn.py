@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from penstock.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.chaos.group_members import ClassicMember, ConsumerMember, Crowd, Member, Place, Promises, Writer
 from tests.support.groups import wait_for_coordinator
-from tests.support.systems import PENSTOCK_HAS_GROUPS, System
+from tests.support.systems import System
 
 PARTITIONS = 60
 SESSION_S = 5.0
-SYSTEMS = ["penstock"] if PENSTOCK_HAS_GROUPS else ["kafka"]
 OPTIONS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": str(int(SESSION_S * 1000)),
@@ -28,10 +26,9 @@ PROTOCOLS: dict[str, list[type[Member]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=SYSTEMS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    folder: Path = tmp_path_factory.mktemp(f"churn-{request.param}")
-    running = System(request.param, folder / "data", OPTIONS).start()
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    running = System("penstock", tmp_path_factory.mktemp("churn") / "data", OPTIONS).start()
     wait_for_coordinator(running)
     yield running
     running.kill()

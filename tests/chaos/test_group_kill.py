@@ -14,7 +14,7 @@ from penstock.wire.errors import ErrorCode
 from tests.chaos.group_members import ClassicMember as BusyClassicMember
 from tests.chaos.group_members import ConsumerMember as BusyConsumerMember
 from tests.chaos.group_members import Crowd, Member, Place, Writer
-from tests.chaos.test_group_churn import SYSTEMS, create
+from tests.chaos.test_group_churn import create
 from tests.support.groups import (
     ClassicMember,
     ConsumerMember,
@@ -37,9 +37,9 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(params=SYSTEMS)
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[System]:
-    running = System(request.param, tmp_path / "data", OPTIONS).start()
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[System]:
+    running = System("penstock", tmp_path / "data", OPTIONS).start()
     wait_for_coordinator(running)
     yield running
     running.kill()

@@ -21,7 +21,7 @@ from tests.support.groups import (
     wait_for_coordinator,
     wait_until,
 )
-from tests.support.systems import PENSTOCK_HAS_GROUPS, System
+from tests.support.systems import System
 
 DELAY_S = 1.0
 SESSION_S = 1.5
@@ -37,7 +37,7 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(scope="module", params=["penstock", "kafka"] if PENSTOCK_HAS_GROUPS else ["kafka"])
+@pytest.fixture(scope="module", params=["penstock", "kafka"])
 def strict(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     running = System(request.param, tmp_path_factory.mktemp(f"strict-{request.param}") / "data", OPTIONS).start()
     wait_for_coordinator(running)

@@ -17,8 +17,6 @@ from penstock.client.connection import Connection
 from penstock.wire.messages.api_versions import ApiVersionsRequest
 from tests.support.maven import classpath
 
-PENSTOCK_HAS_GROUPS = True  # True: the group tests run on Penstock too, and not only on Kafka
-
 NODE_ID = 1
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
