@@ -435,11 +435,11 @@ def wait_for_coordinator(system: System) -> None:
 
 
 def offsets_partition_of(group: str) -> int:
-    """The partition of `__consumer_offsets` that keeps a group: by Java's String.hashCode."""
+    """The partition of `__consumer_offsets` that keeps a group: by the absolute value of Java's String.hashCode."""
     value = 0
     for character in group:
         value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % _OFFSETS_PARTITIONS
+    return abs(value - (1 << 32) if value >> 31 else value) % _OFFSETS_PARTITIONS
 
 
 def describe(connection: Any, group: str, version: int = 6) -> Any:
