@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,10 +12,22 @@ from tests.support import systems
 from tests.support.java_tools import JavaTools
 from tests.support.systems import System
 
+_NO_PARAMETERS = SimpleNamespace(params={})
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--chaos", choices=("short", "long"), default="short", help="how long the chaos tests run")
     parser.addoption("--chaos-seed", type=int, default=None, help="replay a chaos test with the seed it printed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that fails on real Kafka gets a second try there: what is Kafka's own to mend must not stop us.
+
+    On Penstock no test gets one.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and "kafka" in getattr(item, "callspec", _NO_PARAMETERS).params.values():
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.fixture(scope="session", params=["penstock", "kafka"])
