@@ -119,7 +119,9 @@ def test_a_foreign_group_shares_reads_and_resumes(
 def test_foreign_clients_share_a_group_with_others(
     system: System, group: str, filled: Any, reader: Any, ledger: Ledger, mix: str
 ) -> None:
-    members = [reader(kind) for kind in MIXES[mix]]
+    members = [reader(MIXES[mix][0])]
+    wait_until(lambda: len(members[0].owned) == PARTITIONS)  # Kafka 4.3 cannot form a group of both protocols at once
+    members += [reader(kind) for kind in MIXES[mix][1:]]
     wait_until(lambda: {len(member.owned) for member in members} == {PARTITIONS // len(members)})
     with system.connect() as connection:
         expected = "consumer" if any("consumer" in kind for kind in MIXES[mix]) else "classic"

@@ -326,7 +326,9 @@ def test_members_of_both_protocols_share_a_group(
 ) -> None:
     tool("TopicCommand", "--create", "--topic", topic, "--partitions", str(PARTITIONS))
     source = Source(system, topic)
-    for protocol in ("classic", "consumer", "classic"):
+    members.start("classic", topics=[topic])
+    members.share()  # Kafka 4.3 cannot form a group of both protocols at once
+    for protocol in ("consumer", "classic"):
         members.start(protocol, topics=[topic])
     members.share()
     source.fill(60)

@@ -200,7 +200,9 @@ def test_different_clients_share_a_group(
     system: System, topic: str, create: Any, reader: Any, ledger: Ledger, mix: str
 ) -> None:
     create(topic, 6)
-    members = [reader(kind, [topic]) for kind in MIXES[mix]]
+    members = [reader(MIXES[mix][0], [topic])]
+    wait_until(lambda: len(members[0].owned) == 6)  # Kafka 4.3 cannot form a group of both protocols at once
+    members += [reader(kind, [topic]) for kind in MIXES[mix][1:]]
     names = [member.name for member in members]
     wait_until(lambda: ledger.is_shared_by(names, 6))
     wait_until(lambda: {len(member.owned) for member in members} == {6 // len(members)})
