@@ -7,10 +7,15 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import settings
 
 from tests.support import systems
 from tests.support.java_tools import JavaTools
 from tests.support.systems import System
+
+# How long an example takes says something about the machine, not about what is tested.
+settings.register_profile("penstock", deadline=None)
+settings.load_profile("penstock")
 
 _NO_PARAMETERS = SimpleNamespace(params={})
 
