@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.background import Background
+from penstock.broker.cleaners import Cleaners
 from penstock.broker.dispatch import Dispatcher, InterceptedDispatcher, Interceptor
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.housekeeping import Housekeeping
@@ -57,7 +58,7 @@ class Broker:
         warn_of_unknown(static)
         self._listeners = listeners(self.settings.broker)
         self.clock = clock or SystemClock()
-        self._storage = storage or Storage()
+        self.storage = storage or Storage()
         self._interceptor = interceptor
         self.broker_id = -1
         self.broker_epoch = -1
@@ -106,7 +107,7 @@ class Broker:
         _raise_descriptor_limit()
         gc.set_threshold(*_GC_THRESHOLDS)
         self.background = Background(self.loop, self.config.background_threads)
-        self.logs = Logs(self._storage, self.clock, self.config.data_directories, self._directory_failed)
+        self.logs = Logs(self.storage, self.clock, self.config.data_directories, self._directory_failed)
         self._take_identity(self.logs.open_directories())
         self._metadata = self._open_metadata()
         self._refresh_settings()
@@ -134,6 +135,8 @@ class Broker:
         self._metadata.listen(self._metadata_changed)
         await self._server.listen(bound)
         Housekeeping(self).start()
+        self._cleaners = Cleaners(self)
+        self._cleaners.start()
         gc.collect()
         gc.freeze()
 
@@ -157,7 +160,7 @@ class Broker:
     def _open_metadata(self) -> FileMetadataLog:
         directory = self.config.metadata_log_dir or self.logs.directories[0].path
         return FileMetadataLog(
-            storage=self._storage,
+            storage=self.storage,
             directory=directory,
             node_id=self.broker_id,
             clock=self.clock,
@@ -212,6 +215,7 @@ class Broker:
         """Finish what is under way, bring everything to disk, and mark the shutdown as clean."""
         self.groups.stop()
         await self._server.stop(_STOP_PATIENCE_S)
+        await self._cleaners.stop()
         self.background.close()
         self._metadata.close()
         self.logs.close(self.broker_epoch)

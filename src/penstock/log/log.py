@@ -6,13 +6,13 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.clock import Clock
 from penstock.config.topic import TopicConfig
-from penstock.log import names
+from penstock.log import names, swap
 from penstock.log.epochs import LeaderEpochs
+from penstock.log.flush_job import FlushJob
 from penstock.log.producer_replay import rebuild_producers, remove_snapshots_above, replay
 from penstock.log.producer_state import Origin, ProducerState
 from penstock.log.retention import SegmentAge, deletable_count
@@ -25,6 +25,9 @@ from penstock.wire.batch import batches_in, decode_records
 from penstock.wire.errors import ApiError, ErrorCode
 from penstock.wire.record import decode_end_txn_marker
 
+if TYPE_CHECKING:
+    from penstock.log.cleaning_plan import CleanedSegment
+
 logger = logging.getLogger(__name__)
 
 
@@ -32,38 +35,6 @@ class TimestampOffset(NamedTuple):
     timestamp: int
     offset: int
     leader_epoch: int
-
-
-@dataclass(frozen=True)
-class FlushJob:
-    """What has to be synced so that everything below `end_offset` is durable. `run` may be called in a thread."""
-
-    end_offset: int
-    _storage: Storage
-    _directory: str
-    _inactive: tuple[Segment, ...]
-    _active: Segment
-    _small_files: tuple[str, ...]
-    _has_new_names: bool
-    truncations: int
-
-    def run(self) -> None:
-        try:
-            self._sync()
-        except FileNotFoundError:
-            if self._storage.exists(self._directory):
-                raise
-            # The log was deleted meanwhile: there is nothing left that must last.
-
-    def _sync(self) -> None:
-        for segment in self._inactive:
-            segment.sync_files(with_indexes=True)
-        for path in self._small_files:
-            self._storage.sync_path(path)
-        self._active.sync_files(with_indexes=False)
-        if self._has_new_names:
-            self._storage.sync_directory(self._directory)
-            self._storage.sync_directory(os.path.dirname(self._directory))
 
 
 class Log:
@@ -114,6 +85,7 @@ class Log:
         self._unsynced_files = list(unsynced_files)
         self._truncations = 0
         self.needs_flush = False  # a segment was completed, or flush.messages reached
+        self.before_truncation: Callable[[int], None] = lambda offset: None
 
     @property
     def name(self) -> str:
@@ -344,6 +316,7 @@ class Log:
         if offset >= self.end_offset:
             return
         logger.info("%s: truncating from offset %d to %d", self.name, self.end_offset, offset)
+        self.before_truncation(offset)
         if offset <= self._bases[0]:
             self.truncate_fully(offset)
             return
@@ -357,6 +330,7 @@ class Log:
 
     def truncate_fully(self, offset: int) -> None:
         """Remove everything; the next record will have `offset`."""
+        self.before_truncation(0)
         for segment in self._segments:
             self._remove_now(segment)
         self._active = Segment.create(self._storage, self.directory, offset, self.config, self._clock)
@@ -458,6 +432,31 @@ class Log:
             if self._storage.exists(snapshot):
                 deleted.append(snapshot)
         return deleted
+
+    def replace_segments(self, cleaned: CleanedSegment) -> list[str] | None:
+        """Put the result of a compaction in the place of the segments it was made of.
+
+        Returns the files to remove after a delay; None if the log has changed so that there is no such place any more.
+        The new names are durable only after a sync of the folder.
+        """
+        first = bisect_right(self._bases, cleaned.base_offset) - 1
+        end = first + len(cleaned.replaced)
+        if first < 0 or tuple(self._segments[first:end]) != cleaned.replaced or end >= len(self._segments):
+            return None
+        deleted = []
+        try:
+            swap.announce(self._storage, cleaned.paths)
+            for segment in cleaned.replaced:
+                deleted += segment.mark_deleted()
+            swap.put_in_place(self._storage, cleaned.paths)
+            segment = Segment.open(self._storage, self.directory, cleaned.base_offset, self.config, self._clock)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._segments[first:end] = [segment]
+        self._bases[first:end] = [cleaned.base_offset]
+        merged = [segment.base_offset for segment in cleaned.replaced[1:]]
+        snapshots = (names.segment_path(self.directory, base, names.SNAPSHOT) for base in merged)
+        return deleted + [path for path in snapshots if self._storage.exists(path)]
 
     # ---- the end ----
 

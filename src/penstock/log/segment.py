@@ -348,6 +348,10 @@ class Segment:
         self.offset_index.trim()
         self.time_index.trim()
 
+    def index_sizes(self) -> tuple[int, int]:
+        """The bytes of the offset index and the time index of a closed segment, without opening them."""
+        return self._storage.size(self.offset_index.path), self._storage.size(self.time_index.path)
+
     def paths(self) -> list[str]:
         return [self.file.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
