@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -19,7 +20,7 @@ class Pace:
         self._bytes_per_second = bytes_per_second
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._paid_until = 0.0  # when all bytes so far would have been done at the rate
+        self._paid_until = -math.inf  # when all bytes so far would have been done at the rate
 
     def delay_s(self, count: int) -> float:
         """How long to wait now that `count` bytes were read or written."""
