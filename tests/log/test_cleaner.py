@@ -308,6 +308,20 @@ def test_a_log_whose_segments_expired_meanwhile_stays_as_it_is(tmp_path: Path) -
     assert values_from(log, 7) == [b"v%d" % number for number in range(7, 40)]
 
 
+def test_segments_may_expire_while_they_are_read(tmp_path: Path) -> None:
+    """The thread goes on with the open files; only then it is found that there is no place for the result."""
+    log = open_at(tmp_path, SMALL)
+    _fill(log)
+    flush(log)
+    plan = plan_for(log, dirt_in(log, None, T0), T0)
+    cleaner = cleaner_for(plan)
+    log.advance_start(30)
+    for path in log.delete_old_segments():
+        os.unlink(path)
+    cleaner.build_map()
+    assert log.replace_segments(cleaner.clean(plan.segments)) is None
+
+
 def test_a_reader_keeps_what_it_was_given(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL)
     _fill(log)

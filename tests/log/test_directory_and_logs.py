@@ -12,8 +12,9 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.config.topic import TopicConfig
-from penstock.log.checkpoints import TopicPartition
+from penstock.log.checkpoints import TopicPartition, read_offsets
 from penstock.log.directory import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     START_OFFSETS,
@@ -73,6 +74,30 @@ def write_checkpoints(logs: Logs) -> None:
 
 
 # ---- one directory ----
+
+
+def test_what_is_noted_of_a_deleted_logs_compaction_is_not_taken_for_a_new_ones(tmp_path: Path) -> None:
+    logs = logs_at(tmp_path)
+    (directory,) = logs.directories
+    logs.create(CLICKS, ID, config_of())
+    directory.cleaner_offsets[CLICKS] = 7
+    directory.write_cleaner_offsets()
+    logs.delete([CLICKS])
+    assert read_offsets(Storage(), str(tmp_path / CLEANER_OFFSETS)) == {}
+
+
+def test_a_truncated_log_is_noted_as_clean_only_up_to_the_cut(tmp_path: Path) -> None:
+    logs = logs_at(tmp_path)
+    (directory,) = logs.directories
+    log = logs.create(CLICKS, ID, config_of())
+    for _ in range(10):
+        append(log, data_batch())
+    directory.cleaner_offsets[CLICKS] = 7
+    directory.write_cleaner_offsets()
+    log.truncate(8)
+    assert read_offsets(Storage(), str(tmp_path / CLEANER_OFFSETS)) == {CLICKS: 7}
+    log.truncate(5)
+    assert read_offsets(Storage(), str(tmp_path / CLEANER_OFFSETS)) == {CLICKS: 5}
 
 
 def test_a_directory_is_made_if_it_is_not_there(tmp_path: Path) -> None:

@@ -186,7 +186,8 @@ class Cleaner:
         retained = self._transactions.take_retained()
         if retained:
             self._write_whole(txn_index_path, b"".join(encode_aborted(txn) for txn in retained))
-        self._storage.set_modified_ms(log_path, self._storage.modified_ms(group[-1].file.path))
+        # By the open file: retention may have given it another name meanwhile.
+        self._storage.set_modified_ms(log_path, group[-1].file.modified_ms())
 
     def _new_file(self, path: str) -> File:
         file = self._storage.open(path, create=True)

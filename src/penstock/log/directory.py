@@ -176,7 +176,9 @@ class LogDirectory:
     def write_cleaner_offsets(self) -> None:
         """Note down how far logs are compacted. May be called in threads: whoever is last writes what is true then."""
         with self._cleaner_offsets_lock:
-            self.write_checkpoint(CLEANER_OFFSETS, dict(self.cleaner_offsets))
+            offsets = dict(self.cleaner_offsets)
+            if offsets or self._storage.exists(self.path_of(CLEANER_OFFSETS)):
+                self.write_checkpoint(CLEANER_OFFSETS, offsets)
 
     # ---- closing ----
 

@@ -345,8 +345,7 @@ class Logs:
                     checkpoint.directory.fail(error)
         for directory in self.online_directories:
             try:
-                if directory.cleaner_offsets:
-                    directory.write_cleaner_offsets()
+                directory.write_cleaner_offsets()
             except OSError as error:
                 directory.fail(error)
 

@@ -33,6 +33,9 @@ class File:
     def size(self) -> int:
         return os.fstat(self.fd).st_size
 
+    def modified_ms(self) -> int:
+        return os.fstat(self.fd).st_mtime_ns // 1_000_000
+
     def write_at(self, data: Buffer, position: int) -> None:
         """Write all of `data`."""
         written = os.pwrite(self.fd, data, position)
