@@ -489,7 +489,7 @@ def test_a_flush_that_meets_retention_leaves_no_files_behind(tmp_path: Path) -> 
     log.advance_high_watermark(2)
     job = log.flush_job()
     clock.advance_ms(10**6)
-    for pending in logs.delete_old_segments():
+    for pending in logs.delete_old_segments(clock.time_ms()):
         pending.run()
     job.run()
     assert [name for name in files_in(tmp_path / "clicks-0") if name.startswith("0" * 20)] == []
@@ -598,7 +598,7 @@ def test_retention_that_fails_in_one_directory_goes_on_in_the_others(tmp_path: P
         log.advance_high_watermark(1)
     clock.advance_ms(10**6)
     storage.broken = str(tmp_path / "a")
-    [pending] = logs.delete_old_segments()
+    [pending] = logs.delete_old_segments(clock.time_ms())
     assert failed == [logs.directories[0]]
     assert pending.delay_ms == 77
     assert all(path.startswith(str(tmp_path / "b")) for path in pending.paths)

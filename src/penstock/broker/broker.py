@@ -17,6 +17,7 @@ from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.listeners import Listener, advertised, listeners
 from penstock.broker.producer_ids import ProducerIds
+from penstock.broker.scrubber import Scrubber
 from penstock.broker.server import Server
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import BrokerConfig, BrokerSettings, warn_of_unknown
@@ -26,6 +27,7 @@ from penstock.group.coordinator import GroupCoordinator
 from penstock.log.directory import DirectoryError, LogDirectory, MetaProperties
 from penstock.log.logs import Logs
 from penstock.log.storage import Storage
+from penstock.log.trusted_time import TrustedTime
 from penstock.metadata.file_log import FileMetadataLog
 from penstock.metadata.image import Delta, Image, PartitionState, ResourceType
 from penstock.metadata.records import BrokerEndpoint
@@ -58,6 +60,7 @@ class Broker:
         warn_of_unknown(static)
         self._listeners = listeners(self.settings.broker)
         self.clock = clock or SystemClock()
+        self.trusted_time = TrustedTime(self.clock, self.config.penstock_clock_jump_patience_ms)
         self.storage = storage or Storage()
         self._interceptor = interceptor
         self.broker_id = -1
@@ -137,6 +140,8 @@ class Broker:
         Housekeeping(self).start()
         self._cleaners = Cleaners(self)
         self._cleaners.start()
+        self._scrubber = Scrubber(self)
+        self._scrubber.start()
         gc.collect()
         gc.freeze()
 
@@ -216,6 +221,7 @@ class Broker:
         self.groups.stop()
         await self._server.stop(_STOP_PATIENCE_S)
         await self._cleaners.stop()
+        await self._scrubber.stop()
         self.background.close()
         self._metadata.close()
         self.logs.close(self.broker_epoch)

@@ -100,7 +100,7 @@ class Cleaners:
             cleaning.task = self._broker.loop.create_task(self._clean(candidate, cleaning.stop))
 
     def _dirtiest(self) -> _Candidate | None:
-        now_ms = self._broker.clock.time_ms()
+        now_ms = self._broker.trusted_time.time_ms()
         candidates = []
         for partition, log in self._broker.logs:
             directory = self._broker.logs.directory_of(partition)
@@ -142,7 +142,7 @@ class Cleaners:
 
     async def _clean_log(self, candidate: _Candidate, stop: threading.Event) -> None:
         log, background = candidate.log, self._broker.background
-        plan = plan_for(log, candidate.dirt, self._broker.clock.time_ms())
+        plan = plan_for(log, candidate.dirt, self._broker.trusted_time.time_ms())
         cleaner = self._cleaner(plan, stop)
         end_offset = await background.run(cleaner.build_map)
         before = after = 0

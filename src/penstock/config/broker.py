@@ -340,6 +340,30 @@ class BrokerConfig:
         doc="How long to wait before looking again for logs to compact, when there was none.",
     )
 
+    # ---- health: these are Penstock's own ----
+    penstock_scrub_interval_ms: int = setting(
+        "penstock.scrub.interval.ms",
+        LONG,
+        default=604_800_000,
+        check=at_least(1),
+        doc="How often all closed segments are read and checked, so that damage is found before it is needed.",
+    )
+    penstock_scrub_bytes_per_second: int = setting(
+        "penstock.scrub.bytes.per.second",
+        LONG,
+        default=10_485_760,
+        check=at_least(0),
+        is_dynamic=True,
+        doc="How fast they are read; 0 does not read them at all.",
+    )
+    penstock_clock_jump_patience_ms: int = setting(
+        "penstock.clock.jump.patience.ms",
+        LONG,
+        default=3_600_000,
+        check=at_least(0),
+        doc="How long nothing is deleted by a clock that jumped ahead; 0 believes it at once.",
+    )
+
     # ---- topics ----
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable", BOOLEAN, default=True, doc="Whether the first use of a topic creates it."

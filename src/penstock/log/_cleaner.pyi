@@ -7,6 +7,7 @@ SPECIAL: int
 FULL: int
 
 def sip_hash_128(secret: bytes, data: bytes) -> bytes: ...
+def first_damaged(buffer: Buffer, position: int, end: int) -> tuple[int, bool]: ...
 
 class OffsetMap:
     size: int

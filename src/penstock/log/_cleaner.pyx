@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
-"""The loops of compaction: which record is the last of its key, and which records stay.
+"""The loops of compaction: which record is the last of its key, and which records stay. And that of scrubbing.
 
 `OffsetMap` remembers the last offset of every key. `Sieve` lets those records through that are not overtaken. Both walk
 whole buffers of batches on raw pointers without the interpreter's lock, so the event loop is not held up. Batches that
@@ -374,6 +374,26 @@ cdef int next_batch(const uint8_t *p, Py_ssize_t left, int64_t *size) noexcept n
     if crc32c_any(p + _ATTRIBUTES_AT, <size_t>size[0] - _ATTRIBUTES_AT, _has_instruction) != load32(p + _CRC_AT):
         return _CORRUPT
     return _SPECIAL if load16(p + _ATTRIBUTES_AT) & _SPECIAL_ATTRIBUTES else _GO_ON
+
+
+def first_damaged(object buffer, Py_ssize_t position, Py_ssize_t end):
+    """Check the batches from `position` on. Returns (position, whether the batch there is damaged): if it is not, the
+    buffer ends before that batch does."""
+    cdef Py_buffer view
+    cdef int64_t size = 0
+    cdef int result
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        end = min(end, view.len)
+        with nogil:
+            while True:
+                result = next_batch(<const uint8_t *>view.buf + position, end - position, &size)
+                if result != _GO_ON and result != _SPECIAL:
+                    break
+                position += <Py_ssize_t>size
+    finally:
+        PyBuffer_Release(&view)
+    return position, result == _CORRUPT
 
 
 cdef int raise_for(int result, str where) except -1:

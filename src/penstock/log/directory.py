@@ -8,6 +8,7 @@ Kafka has them, so a directory can move between the two.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -31,6 +32,8 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DirectoryError(Exception):
@@ -167,7 +170,10 @@ class LogDirectory:
             return
         self.is_offline = True
         self.failure = str(error)
-        logger.error("data directory %s failed and is offline until the broker is restarted: %s", self.path, error)
+        advice = " Make room on the disk, then restart the broker." if error.errno in _NO_ROOM else ""
+        logger.error(
+            "data directory %s failed and is offline until the broker is restarted: %s.%s", self.path, error, advice
+        )
         self._on_failure(self)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -140,7 +140,11 @@ class Log:
         stamp(batch.data, batch, base_offset, leader_epoch)
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        self._write(batch.data, base_offset, batch.last_offset, batch.max_timestamp)
+        try:
+            self._write(batch.data, base_offset, batch.last_offset, batch.max_timestamp)
+        except ApiError:
+            stamp(batch.data, batch, 0, leader_epoch)  # as it came: whoever looks at it again must find nothing amiss
+            raise
         if marker is not None:
             self._add_aborted(self.producers.marker_appended(batch, marker))
         elif batch.producer_id >= 0:
@@ -242,8 +246,7 @@ class Log:
             return segment.size
         if number + 1 < len(self._segments) and self._bases[number + 1] <= upper_bound:
             return segment.size
-        found = segment.locate(upper_bound)
-        return segment.size if found is None else found[0]
+        return segment.end_position(upper_bound)
 
     def _segment_number(self, offset: int) -> int:
         if offset >= self._bases[-1]:
@@ -403,8 +406,11 @@ class Log:
 
     # ---- removal of old data ----
 
-    def delete_old_segments(self) -> list[str]:
-        """Take segments out of the log that retention allows to go; returns the files to remove after a delay."""
+    def delete_old_segments(self, now_ms: int | None = None) -> list[str]:
+        """Take segments out of the log that retention allows to go; returns the files to remove after a delay.
+
+        `now_ms` is a time that is to be trusted more than the clock.
+        """
         ages = [
             SegmentAge(end, segment.size, segment.largest_timestamp())
             for segment, end in zip(self._segments, [*self._bases[1:], self.end_offset], strict=True)
@@ -414,7 +420,7 @@ class Log:
             self.config,
             start_offset=self.start_offset,
             high_watermark=self.high_watermark,
-            now_ms=self._clock.time_ms(),
+            now_ms=self._clock.time_ms() if now_ms is None else now_ms,
         )
         if count == 0:
             return []

@@ -299,12 +299,12 @@ class Logs:
 
     # ---- housekeeping ----
 
-    def delete_old_segments(self) -> list[PendingDeletion]:
+    def delete_old_segments(self, now_ms: int) -> list[PendingDeletion]:
         """Apply retention to all logs."""
         pending = []
         for partition, log in self:
             try:
-                paths = log.delete_old_segments()
+                paths = log.delete_old_segments(now_ms)
             except OSError as error:
                 self._directory_of[partition].fail(error)
                 continue
