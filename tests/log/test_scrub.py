@@ -16,7 +16,7 @@ from penstock.log.segment import Damage, Segment
 from penstock.log.storage import Storage
 from penstock.wire.batch import batches_in
 from penstock.wire.errors import ApiError, ErrorCode
-from tests.log.samples import append, config_of, data_batch, open_at, values_from
+from tests.log.samples import T0, append, config_of, data_batch, open_at, values_from
 
 COUNT = 60
 
@@ -100,6 +100,21 @@ def test_what_is_damaged_is_refused_and_all_else_is_served(log: Log) -> None:
     assert len(refused) < 40
     assert sorted([*refused, *served]) == list(range(2 * COUNT))
     assert values_from(log, 2 * COUNT) == [b"in the next segment"]
+
+
+def test_damage_that_no_scrub_has_found_yet_is_an_error_of_that_partition_alone(log: Log) -> None:
+    segment = log.segments[0]
+    _damage(segment, _positions(segment)[20] + 8, b"\0\0\0\x01")
+    reads = (
+        lambda: log.read(42, 1000, log.end_offset),
+        lambda: log.offset_for_timestamp(T0),
+        lambda: log.offset_of_max_timestamp(),
+    )
+    _damage(segment, 64)
+    for read in reads:
+        with pytest.raises(ApiError) as caught:
+            read()
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_a_bound_within_the_damage_serves_what_is_before_it(log: Log) -> None:

@@ -22,7 +22,7 @@ from penstock.log.txn_index import AbortedTxn
 from penstock.log.validation import BatchRules
 from penstock.wire._kernel import Batch, stamp
 from penstock.wire.batch import batches_in, decode_records
-from penstock.wire.errors import ApiError, ErrorCode
+from penstock.wire.errors import ApiError, CorruptBatch, ErrorCode
 from penstock.wire.record import decode_end_txn_marker
 
 if TYPE_CHECKING:
@@ -232,8 +232,11 @@ class Log:
             segment = self._segments[number]
             if segment.base_offset >= upper_bound:
                 return None
-            end_position = self._end_position(number, upper_bound)
-            found = segment.read(offset, bytes_max, end_position, is_first=is_first)
+            try:
+                end_position = self._end_position(number, upper_bound)
+                found = segment.read(offset, bytes_max, end_position, is_first=is_first)
+            except CorruptBatch as error:
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
             if found is not None:
                 return found if found.size else None
             number += 1  # compaction left nothing at or above the offset in this segment
@@ -279,7 +282,10 @@ class Log:
         """The first record that is not older than `timestamp`."""
         for segment in self._segments:
             if segment.largest_timestamp() >= timestamp:
-                found = segment.find_timestamp(timestamp, self.start_offset)
+                try:
+                    found = segment.find_timestamp(timestamp, self.start_offset)
+                except CorruptBatch as error:
+                    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
                 if found is not None:
                     return TimestampOffset(*found)
         return None
@@ -287,7 +293,10 @@ class Log:
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp of the log."""
         newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-        found = newest.find_max_timestamp()
+        try:
+            found = newest.find_max_timestamp()
+        except CorruptBatch as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
         return TimestampOffset(*found) if found is not None else None
 
     # ---- the high watermark and the start ----
