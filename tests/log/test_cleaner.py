@@ -294,6 +294,23 @@ def test_a_log_that_was_truncated_meanwhile_stays_as_it_is(tmp_path: Path) -> No
     assert not [name for name in files_in(tmp_path) if name.endswith(".cleaned")]
 
 
+def test_a_log_that_was_truncated_and_written_again_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+    """The segments are the same ones then, but what is in them is not."""
+    log = open_at(tmp_path, SMALL)
+    _fill(log)
+    flush(log)
+    plan = plan_for(log, dirt_in(log, None, T0), T0)
+    cleaner = cleaner_for(plan)
+    cleaner.build_map()
+    cleaned = cleaner.clean(plan.segments[:3])
+    log.truncate(12)
+    _fill(log, 20)
+    assert log.segments[:3] == plan.segments[:3]
+    before = values_from(log, 0)
+    assert log.replace_segments(cleaned) is None
+    assert values_from(log, 0) == before
+
+
 def test_a_log_whose_segments_expired_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL)
     _fill(log)

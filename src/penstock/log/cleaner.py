@@ -140,7 +140,9 @@ class Cleaner:
             for path in paths:
                 self._storage.remove(path + names.CLEANED)
             raise
-        return CleanedSegment(base_offset, tuple(group), paths, sieve.size, sieve.records_read, sieve.records_kept)
+        return CleanedSegment(
+            base_offset, tuple(group), paths, sieve.size, sieve.records_read, sieve.records_kept, plan.truncations
+        )
 
     def discard(self, cleaned: CleanedSegment) -> None:
         """Remove new files that did not find their place."""

@@ -38,6 +38,7 @@ class CleaningPlan:
     aborted: tuple[AbortedTxn, ...]
     producers: Mapping[int, LastRecord]
     now_ms: int
+    truncations: int  # of the log so far: if there are more when the work is done, it was for nothing
 
     def aborted_transactions(self) -> list[AbortedTxn]:
         """Those that began before the end. Their markers may stand behind it, even in the active segment."""
@@ -55,6 +56,7 @@ class CleanedSegment:
     size: int
     records_read: int
     records_kept: int
+    truncations: int
 
 
 def dirt_in(log: Log, cleaned_offset: int | None, now_ms: int) -> Dirt:
@@ -85,6 +87,7 @@ def plan_for(log: Log, dirt: Dirt, now_ms: int) -> CleaningPlan:
         aborted=tuple(txn for segment in behind for txn in segment.txn_index.entries),
         producers={number: _last_record(producer) for number, producer in log.producers.producers.items()},
         now_ms=now_ms,
+        truncations=log.truncations,
     )
 
 

@@ -83,7 +83,7 @@ class Log:
         self._on_failure = on_failure
         self._has_new_names = bool(unsynced_files) or has_unsynced_names
         self._unsynced_files = list(unsynced_files)
-        self._truncations = 0
+        self.truncations = 0  # how often records were taken back
         self.needs_flush = False  # a segment was completed, or flush.messages reached
         self.before_truncation: Callable[[int], None] = lambda offset: None
 
@@ -361,7 +361,7 @@ class Log:
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.start_offset = min(self.start_offset, offset)
-        self._truncations += 1
+        self.truncations += 1
         self.epochs.truncate_from_end(offset)
         remove_snapshots_above(self._storage, self.directory, offset)
         self.producers = rebuild_producers(self._storage, self.directory, self._segments, offset)
@@ -396,7 +396,7 @@ class Log:
             self.active,
             tuple(self._unsynced_files),
             self._has_new_names,
-            self._truncations,
+            self.truncations,
         )
         self._unsynced_files = []
         self._has_new_names = False
@@ -405,7 +405,7 @@ class Log:
 
     def flushed(self, job: FlushJob) -> None:
         """A flush job is done: everything it covered is durable."""
-        if job.truncations == self._truncations:
+        if job.truncations == self.truncations:
             self.recovery_point = max(self.recovery_point, min(job.end_offset, self.end_offset))
         self.last_flush_ms = self._clock.time_ms()
 
@@ -456,7 +456,8 @@ class Log:
         """
         first = bisect_right(self._bases, cleaned.base_offset) - 1
         end = first + len(cleaned.replaced)
-        if first < 0 or tuple(self._segments[first:end]) != cleaned.replaced or end >= len(self._segments):
+        is_as_it_was = tuple(self._segments[first:end]) == cleaned.replaced and cleaned.truncations == self.truncations
+        if first < 0 or not is_as_it_was or end >= len(self._segments):
             return None
         deleted = []
         try:

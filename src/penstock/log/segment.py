@@ -160,8 +160,8 @@ class Segment:
     def limit(self, config: TopicConfig) -> None:
         """Note when the segment is to end; the random part keeps segments from all ending at once."""
         self._bytes_max = config.segment_bytes
-        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
-        self._age_max_ms = config.segment_ms - (random.randrange(jitter_ms) if jitter_ms > 0 else 0)
+        jitter_ms = min(config.segment_jitter_ms, config.segment_age_max_ms)
+        self._age_max_ms = config.segment_age_max_ms - (random.randrange(jitter_ms) if jitter_ms > 0 else 0)
         self._limit_age()
 
     def _limit_age(self) -> None:
