@@ -79,6 +79,9 @@ def test_what_is_damaged_is_refused_and_all_else_is_served(log: Log) -> None:
         _damage(segment, positions[number] + 64)
     _damage(segment, positions[30] + 8, b"\xff\xff")
     segment.damages = scrub(segment, 2 * COUNT)
+    problems = PartitionCheck(Storage(), log.directory).run().problems
+    offline = {problem.position for problem in problems if problem.path == segment.file.path}
+    assert offline == {damage.position for damage in segment.damages}
     append(log, data_batch(b"in the next segment"))
     log.advance_high_watermark(log.end_offset)
     refused, served = [], []

@@ -6,11 +6,10 @@ Only closed segments: nothing in them changes any more.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 
 from penstock.log._cleaner import first_damaged
-from penstock.log.inspection import offset_entries
+from penstock.log.inspection import positions_behind
 from penstock.log.pace import Pace
 from penstock.log.segment import Damage, Segment
 from penstock.log.storage import Storage
@@ -74,22 +73,15 @@ class Scrub:
         return content
 
     def _next_good(self, damaged: int) -> int:
-        """Where the next good batch begins: by the size in the header if that is right, else by the index."""
-        for position in self._candidates(damaged):
+        """Where the next good batch begins."""
+        header = self._segment.file.read_at(HEADER_BYTES, damaged)
+        index = b""
+        with suppress(FileNotFoundError):  # the segment was deleted meanwhile, or its index with it
+            index = self._storage.read(self._segment.offset_index.path)
+        for position in positions_behind(damaged, header, index):
             if self._batch_at(position) is not None:
                 return position
         return self._segment.size
-
-    def _candidates(self, damaged: int) -> Iterator[int]:
-        header = self._segment.file.read_at(HEADER_BYTES, damaged)
-        if len(header) == HEADER_BYTES and (size := parse_header(header).size) >= HEADER_BYTES:
-            yield damaged + size
-        content = b""
-        with suppress(FileNotFoundError):  # the segment was deleted meanwhile, or its index with it
-            content = self._storage.read(self._segment.offset_index.path)
-        for _, position in offset_entries(content, self._segment.base_offset):
-            if position > damaged:
-                yield position
 
     def _batch_at(self, position: int) -> Batch | None:
         """The batch at a position, if there is a good one."""
