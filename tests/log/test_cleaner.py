@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log._cleaner import OffsetMap, sip_hash_128
+from penstock.log._cleaner import OffsetMap, portable_crc32c, sip_hash_128
 from penstock.log.cleaner import CleaningAborted, CleaningFailed
 from penstock.log.cleaning_plan import dirt_in, plan_for
 from penstock.log.log import Log
 from penstock.log.producer_state import Origin
-from penstock.wire._kernel import stamp_timestamp
+from penstock.wire._kernel import crc32c, stamp_timestamp, verify
 from penstock.wire.batch import DELETE_HORIZON, encode_batch
 from penstock.wire.compression import Codec
 from penstock.wire.errors import CorruptBatch
@@ -58,6 +58,12 @@ def test_keys_are_hashed_with_siphash() -> None:
     secret = bytes(range(16))
     assert sip_hash_128(secret, b"").hex() == "a3817f04ba25a8e66df67214c7550293"
     assert sip_hash_128(secret, b"\0").hex() == "da87c1d86b99af44347659119b22fc45"
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 1000])
+def test_checksums_are_the_same_without_the_processors_help(size: int) -> None:
+    data = bytes(number * 31 % 256 for number in range(size))
+    assert portable_crc32c(data) == crc32c(data)
 
 
 def test_a_map_remembers_the_last_offset_of_each_key_until_it_is_full() -> None:
@@ -151,8 +157,6 @@ def test_the_largest_timestamp_is_that_of_the_records_that_stay(tmp_path: Path) 
 def test_records_dated_by_the_broker_keep_its_time(tmp_path: Path) -> None:
     log = open_at(tmp_path, config_of(cleanup_policy=("compact",)))
     data = encode_batch([Record(0, T0, b"a", b"1"), Record(1, T0, b"b", None), Record(2, T0, b"a", b"3")])
-    from penstock.wire._kernel import verify
-
     stamp_timestamp(data, verify(data), True, T0 + 777)
     append(log, data)
     clean(_closed(log), now_ms=T0 + 1000)
@@ -323,6 +327,19 @@ def test_a_log_whose_segments_expired_meanwhile_stays_as_it_is(tmp_path: Path) -
     assert log.delete_old_segments()
     assert log.replace_segments(cleaned) is None
     assert values_from(log, 7) == [b"v%d" % number for number in range(7, 40)]
+
+
+def test_records_may_be_deleted_meanwhile(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    _fill(log)
+    flush(log)
+    plan = plan_for(log, dirt_in(log, None, T0), T0)
+    cleaner = cleaner_for(plan)
+    cleaner.build_map()
+    log.advance_start(33)
+    assert log.replace_segments(cleaner.clean(plan.segments)) is not None
+    assert log.start_offset == 33
+    assert values_from(log, 33) == [b"v%d" % number for number in range(33, 40)]
 
 
 def test_segments_may_expire_while_they_are_read(tmp_path: Path) -> None:

@@ -143,6 +143,11 @@ def sip_hash_128(bytes secret not None, bytes data not None):
     return PyBytes_FromStringAndSize(<const char *>&found, 16)
 
 
+def portable_crc32c(bytes data not None):
+    """CRC-32C as it is computed on processors without an instruction for it, to compare it with the library's."""
+    return crc32c_any(<const uint8_t *><const char *>data, len(data), False)
+
+
 cdef struct Entry:
     Hash hash
     int64_t offset

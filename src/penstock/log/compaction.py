@@ -7,6 +7,7 @@ whatever may not be touched yet.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -105,13 +106,9 @@ def _is_overdue(dirty: Sequence[SegmentFacts], config: TopicConfig, now_ms: int)
 
 def overlapping(segments: Sequence[S], first_offset: int, end_offset: int) -> Sequence[S]:
     """The segments with offsets in [first_offset, end_offset): from the one that holds the first on."""
-    first = 0
-    while first + 1 < len(segments) and segments[first + 1].base_offset <= first_offset:
-        first += 1
-    last = first
-    while last < len(segments) and segments[last].base_offset < end_offset:
-        last += 1
-    return segments[first:last]
+    first = max(bisect_right(segments, first_offset, key=lambda segment: segment.base_offset) - 1, 0)
+    end = bisect_left(segments, end_offset, key=lambda segment: segment.base_offset)
+    return segments[first:end]
 
 
 def grouped(segments: Sequence[S], config: TopicConfig, end_offset: int) -> list[list[S]]:
