@@ -14,7 +14,7 @@ from weakref import WeakSet
 from penstock.log.checkpoints import TopicPartition
 from penstock.log.cleaner import Cleaner, CleaningAborted
 from penstock.log.cleaning_plan import CleaningPlan, dirt_in, plan_for
-from penstock.log.compaction import Dirt, grouped, overlapping
+from penstock.log.compaction import grouped, overlapping
 from penstock.log.directory import LogDirectory
 from penstock.log.log import Log
 from penstock.log.logs import PendingDeletion
@@ -31,7 +31,7 @@ class _Candidate(NamedTuple):
     partition: TopicPartition
     log: Log
     directory: LogDirectory
-    dirt: Dirt
+    ratio: float
 
 
 @dataclass
@@ -109,8 +109,8 @@ class Cleaners:
                 continue
             dirt = dirt_in(log, directory.cleaner_offsets.get(partition), now_ms)
             if dirt.is_due(log.config):
-                candidates.append(_Candidate(partition, log, directory, dirt))
-        return max(candidates, key=lambda candidate: candidate.dirt.ratio, default=None)
+                candidates.append(_Candidate(partition, log, directory, dirt.ratio))
+        return max(candidates, key=lambda candidate: candidate.ratio, default=None)
 
     # ---- one compaction ----
 
@@ -142,7 +142,9 @@ class Cleaners:
 
     async def _clean_log(self, candidate: _Candidate, stop: threading.Event) -> None:
         log, background = candidate.log, self._broker.background
-        plan = plan_for(log, candidate.dirt, self._broker.trusted_time.time_ms())
+        plan = self._plan(candidate)
+        if plan is None:
+            return
         cleaner = self._cleaner(plan, stop)
         end_offset = await background.run(cleaner.build_map)
         before = after = 0
@@ -159,14 +161,17 @@ class Cleaners:
             )
             before += sum(segment.size for segment in group)
             after += cleaned.size
-        await self._note_cleaned(candidate, end_offset)
-        logger.info("%s: compacted up to offset %d, from %d to %d bytes", log.name, end_offset, before, after)
-
-    async def _note_cleaned(self, candidate: _Candidate, end_offset: int) -> None:
-        if not self._is_wanted(candidate.partition, candidate.log):
+        if log.truncations != plan.truncations or not self._is_wanted(candidate.partition, log):
             raise CleaningAborted
         candidate.directory.cleaner_offsets[candidate.partition] = end_offset
-        await self._broker.background.run(candidate.directory.write_cleaner_offsets)
+        await background.run(candidate.directory.write_cleaner_offsets)
+        logger.info("%s: compacted up to offset %d, from %d to %d bytes", log.name, end_offset, before, after)
+
+    def _plan(self, candidate: _Candidate) -> CleaningPlan | None:
+        """What to do, as the log is now: since it was chosen, it may have changed."""
+        now_ms = self._broker.trusted_time.time_ms()
+        dirt = dirt_in(candidate.log, candidate.directory.cleaner_offsets.get(candidate.partition), now_ms)
+        return plan_for(candidate.log, dirt, now_ms) if dirt.first_offset < dirt.end_offset else None
 
     def _cleaner(self, plan: CleaningPlan, stop: threading.Event) -> Cleaner:
         config = self._broker.config
