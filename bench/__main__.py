@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bench import groups, scenarios
+from bench import compaction, groups, scenarios
 from bench.scenarios import Numbers
 from tests.support import systems
 from tests.support.maven import KAFKA_VERSION, ROOT
@@ -170,6 +170,18 @@ SCENARIOS = [
         ),
         needs_own_broker=True,
         rounds=1,
+    ),
+    Scenario(
+        "compaction",
+        "Compaction of 10 M records of 1 M keys",
+        compaction.compaction,
+        (
+            Goal("records_per_second", "records/s", 1.0),
+            _fewer("cpu_s_per_million", "broker CPU s per million records", 1.0),
+            _fewer("memory_mib", "memory meanwhile in MiB", 150, is_ratio=False),
+        ),
+        needs_own_broker=True,
+        rounds=3,
     ),
     Scenario(
         "partitions",

@@ -12,8 +12,9 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.config.topic import TopicConfig
-from penstock.log.checkpoints import TopicPartition
+from penstock.log.checkpoints import TopicPartition, read_offsets
 from penstock.log.directory import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     START_OFFSETS,
@@ -73,6 +74,30 @@ def write_checkpoints(logs: Logs) -> None:
 
 
 # ---- one directory ----
+
+
+def test_what_is_noted_of_a_deleted_logs_compaction_is_not_taken_for_a_new_ones(tmp_path: Path) -> None:
+    logs = logs_at(tmp_path)
+    (directory,) = logs.directories
+    logs.create(CLICKS, ID, config_of())
+    directory.cleaner_offsets[CLICKS] = 7
+    directory.write_cleaner_offsets()
+    logs.delete([CLICKS])
+    assert read_offsets(Storage(), str(tmp_path / CLEANER_OFFSETS)) == {}
+
+
+def test_a_truncated_log_is_noted_as_clean_only_up_to_the_cut(tmp_path: Path) -> None:
+    logs = logs_at(tmp_path)
+    (directory,) = logs.directories
+    log = logs.create(CLICKS, ID, config_of())
+    for _ in range(10):
+        append(log, data_batch())
+    directory.cleaner_offsets[CLICKS] = 7
+    directory.write_cleaner_offsets()
+    log.truncate(8)
+    assert read_offsets(Storage(), str(tmp_path / CLEANER_OFFSETS)) == {CLICKS: 7}
+    log.truncate(5)
+    assert read_offsets(Storage(), str(tmp_path / CLEANER_OFFSETS)) == {CLICKS: 5}
 
 
 def test_a_directory_is_made_if_it_is_not_there(tmp_path: Path) -> None:
@@ -464,7 +489,7 @@ def test_a_flush_that_meets_retention_leaves_no_files_behind(tmp_path: Path) -> 
     log.advance_high_watermark(2)
     job = log.flush_job()
     clock.advance_ms(10**6)
-    for pending in logs.delete_old_segments():
+    for pending in logs.delete_old_segments(clock.time_ms()):
         pending.run()
     job.run()
     assert [name for name in files_in(tmp_path / "clicks-0") if name.startswith("0" * 20)] == []
@@ -573,7 +598,7 @@ def test_retention_that_fails_in_one_directory_goes_on_in_the_others(tmp_path: P
         log.advance_high_watermark(1)
     clock.advance_ms(10**6)
     storage.broken = str(tmp_path / "a")
-    [pending] = logs.delete_old_segments()
+    [pending] = logs.delete_old_segments(clock.time_ms())
     assert failed == [logs.directories[0]]
     assert pending.delay_ms == 77
     assert all(path.startswith(str(tmp_path / "b")) for path in pending.paths)

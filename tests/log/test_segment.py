@@ -52,6 +52,15 @@ def offsets_read(segment: Segment, offset: int, bytes_max: int, *, is_first: boo
 # ---- files ----
 
 
+def test_a_compacted_segment_ends_in_time_to_be_compacted(tmp_path: Path) -> None:
+    for policy, is_too_old in (("delete", False), ("compact", True)):
+        config = config_of(cleanup_policy=(policy,), max_compaction_lag_ms=1000)
+        segment = Segment.create(Storage(), str(tmp_path), 0, config, ManualClock(T0))
+        segment.append(data_batch(timestamp=T0), 0, T0)
+        assert segment.maybe_append(data_batch(timestamp=T0 + 1000), 1, T0 + 1000)
+        assert segment.maybe_append(data_batch(timestamp=T0 + 1001), 2, T0 + 1001) is not is_too_old
+
+
 def test_a_segments_files_are_named_after_its_base_offset(tmp_path: Path) -> None:
     segment = segment_at(tmp_path, config_of(index_interval_bytes=0), base=1234)
     fill(segment, data_batch(), data_batch(), offset=1234)

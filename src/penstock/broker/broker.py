@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.background import Background
+from penstock.broker.cleaners import Cleaners
 from penstock.broker.dispatch import Dispatcher, InterceptedDispatcher, Interceptor
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.listeners import Listener, advertised, listeners
 from penstock.broker.producer_ids import ProducerIds
+from penstock.broker.scrubber import Scrubber
 from penstock.broker.server import Server
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import BrokerConfig, BrokerSettings, warn_of_unknown
@@ -25,6 +27,7 @@ from penstock.group.coordinator import GroupCoordinator
 from penstock.log.directory import DirectoryError, LogDirectory, MetaProperties
 from penstock.log.logs import Logs
 from penstock.log.storage import Storage
+from penstock.log.trusted_time import TrustedTime
 from penstock.metadata.file_log import FileMetadataLog
 from penstock.metadata.image import Delta, Image, PartitionState, ResourceType
 from penstock.metadata.records import BrokerEndpoint
@@ -57,7 +60,8 @@ class Broker:
         warn_of_unknown(static)
         self._listeners = listeners(self.settings.broker)
         self.clock = clock or SystemClock()
-        self._storage = storage or Storage()
+        self.trusted_time = TrustedTime(self.clock, self.config.penstock_clock_jump_patience_ms)
+        self.storage = storage or Storage()
         self._interceptor = interceptor
         self.broker_id = -1
         self.broker_epoch = -1
@@ -106,7 +110,7 @@ class Broker:
         _raise_descriptor_limit()
         gc.set_threshold(*_GC_THRESHOLDS)
         self.background = Background(self.loop, self.config.background_threads)
-        self.logs = Logs(self._storage, self.clock, self.config.data_directories, self._directory_failed)
+        self.logs = Logs(self.storage, self.clock, self.config.data_directories, self._directory_failed)
         self._take_identity(self.logs.open_directories())
         self._metadata = self._open_metadata()
         self._refresh_settings()
@@ -134,6 +138,10 @@ class Broker:
         self._metadata.listen(self._metadata_changed)
         await self._server.listen(bound)
         Housekeeping(self).start()
+        self._cleaners = Cleaners(self)
+        self._cleaners.start()
+        self._scrubber = Scrubber(self)
+        self._scrubber.start()
         gc.collect()
         gc.freeze()
 
@@ -157,7 +165,7 @@ class Broker:
     def _open_metadata(self) -> FileMetadataLog:
         directory = self.config.metadata_log_dir or self.logs.directories[0].path
         return FileMetadataLog(
-            storage=self._storage,
+            storage=self.storage,
             directory=directory,
             node_id=self.broker_id,
             clock=self.clock,
@@ -212,6 +220,8 @@ class Broker:
         """Finish what is under way, bring everything to disk, and mark the shutdown as clean."""
         self.groups.stop()
         await self._server.stop(_STOP_PATIENCE_S)
+        await self._cleaners.stop()
+        await self._scrubber.stop()
         self.background.close()
         self._metadata.close()
         self.logs.close(self.broker_epoch)

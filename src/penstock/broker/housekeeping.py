@@ -39,7 +39,7 @@ class Housekeeping:
         every(config.producer_id_expiration_check_interval_ms, self.forget_producers)
 
     def apply_retention(self) -> None:
-        for pending in self._broker.logs.delete_old_segments():
+        for pending in self._broker.logs.delete_old_segments(self._broker.trusted_time.time_ms()):
             self._broker.replicas.delete_later(pending)
 
     def flush_due(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.config.definition import (
     BOOLEAN,
+    DOUBLE,
     INT,
     INT_MAX,
     LIST,
@@ -283,6 +284,84 @@ class BrokerConfig:
         default=600_000,
         check=at_least(1),
         doc="How often to look for producers to forget.",
+    )
+
+    # ---- compaction ----
+    log_cleaner_enable: bool = setting(
+        "log.cleaner.enable",
+        BOOLEAN,
+        default=True,
+        doc="Whether topics with cleanup.policy=compact are compacted. Without it they only grow.",
+    )
+    log_cleaner_threads: int = setting(
+        "log.cleaner.threads",
+        INT,
+        default=1,
+        check=at_least(0),
+        is_dynamic=True,
+        doc="How many logs are compacted at the same time.",
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size",
+        LONG,
+        default=134_217_728,
+        check=at_least(1),
+        is_dynamic=True,
+        doc="The memory for the keys of the logs that are being compacted, over all threads. Used as far as needed.",
+    )
+    log_cleaner_io_buffer_size: int = setting(
+        "log.cleaner.io.buffer.size",
+        INT,
+        default=524_288,
+        check=at_least(0),
+        is_dynamic=True,
+        doc="The memory for reading and writing while compacting, over all threads.",
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        "log.cleaner.io.buffer.load.factor",
+        DOUBLE,
+        default=0.9,
+        is_dynamic=True,
+        doc="How full the table of keys may become. More keys fit into a fuller one, but finding them takes longer.",
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE,
+        default=1.7976931348623157e308,
+        is_dynamic=True,
+        doc="How many bytes compaction may read and write per second, over all threads.",
+    )
+    log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms",
+        LONG,
+        default=15_000,
+        check=at_least(0),
+        is_dynamic=True,
+        doc="How long to wait before looking again for logs to compact, when there was none.",
+    )
+
+    # ---- health: these are Penstock's own ----
+    penstock_scrub_interval_ms: int = setting(
+        "penstock.scrub.interval.ms",
+        LONG,
+        default=604_800_000,
+        check=at_least(1),
+        doc="How often all closed segments are read and checked, so that damage is found before it is needed.",
+    )
+    penstock_scrub_bytes_per_second: int = setting(
+        "penstock.scrub.bytes.per.second",
+        LONG,
+        default=10_485_760,
+        check=at_least(0),
+        is_dynamic=True,
+        doc="How fast they are read; 0 does not read them at all.",
+    )
+    penstock_clock_jump_patience_ms: int = setting(
+        "penstock.clock.jump.patience.ms",
+        LONG,
+        default=3_600_000,
+        check=at_least(0),
+        doc="How long nothing is deleted by a clock that jumped ahead; 0 believes it at once.",
     )
 
     # ---- topics ----

@@ -124,6 +124,8 @@ def to_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, float):
+        return repr(value).upper().replace("E+", "E")
     return str(value)
 
 

@@ -315,6 +315,11 @@ class TopicConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def segment_age_max_ms(self) -> int:
+        """The age at which a new segment is begun: only closed ones can be compacted, and that in time."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    @property
     def is_log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 

@@ -2,15 +2,18 @@
 
 Files: `meta.properties` (cluster, broker and directory id), `.lock`, `.kafka_cleanshutdown` (the last run ended in good
 order), `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` (high
-watermarks), and one folder per partition. All of them as Kafka has them, so a directory can move between the two.
+watermarks), `cleaner-offset-checkpoint` (how far logs are compacted), and one folder per partition. All of them as
+Kafka has them, so a directory can move between the two.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -25,9 +28,12 @@ logger = logging.getLogger(__name__)
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DirectoryError(Exception):
@@ -60,6 +66,8 @@ class LogDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}  # up to where logs are compacted; kept up to date
+        self._cleaner_offsets_lock = threading.Lock()
 
     def path_of(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -75,6 +83,7 @@ class LogDirectory:
         self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         self.start_offsets = self._read_checkpoint(START_OFFSETS)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
 
     def _lock(self) -> None:
         fd = os.open(self.path_of(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -161,11 +170,21 @@ class LogDirectory:
             return
         self.is_offline = True
         self.failure = str(error)
-        logger.error("data directory %s failed and is offline until the broker is restarted: %s", self.path, error)
+        advice = " Make room on the disk, then restart the broker." if error.errno in _NO_ROOM else ""
+        logger.error(
+            "data directory %s failed and is offline until the broker is restarted: %s.%s", self.path, error, advice
+        )
         self._on_failure(self)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         write_offsets(self._storage, self.path_of(name), offsets)
+
+    def write_cleaner_offsets(self) -> None:
+        """Note down how far logs are compacted. May be called in threads: whoever is last writes what is true then."""
+        with self._cleaner_offsets_lock:
+            offsets = dict(self.cleaner_offsets)
+            if offsets or self._storage.exists(self.path_of(CLEANER_OFFSETS)):
+                self.write_checkpoint(CLEANER_OFFSETS, offsets)
 
     # ---- closing ----
 

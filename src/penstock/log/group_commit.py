@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.background import Background
-from penstock.log.log import FlushJob, Log
+from penstock.log.flush_job import FlushJob
+from penstock.log.log import Log
 from penstock.waiters import OffsetWaiters
 from penstock.wire.errors import ApiError, ErrorCode
 

@@ -77,9 +77,8 @@ def mapped(path: str) -> Iterator[Buffer]:
         yield mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)  # goes with the last who looks into it
 
 
-def iterate_batches(content: Buffer) -> Iterator[tuple[int, Batch]]:
+def iterate_batches(content: Buffer, position: int = 0) -> Iterator[tuple[int, Batch]]:
     """Positions and headers of the batches in a log file, checksums verified. Raises WireError where one is bad."""
-    position = 0
     while position < len(content):
         if len(content) - position < HEADER_BYTES:
             raise WireError(f"{len(content) - position} bytes are left, which is less than a batch's header")
@@ -115,6 +114,13 @@ def time_entries(content: bytes, base_offset: int) -> list[tuple[int, int]]:
             break
         entries.append((timestamp, base_offset + relative))
     return entries
+
+
+def positions_behind(damaged: int, header: bytes, index: bytes) -> Iterator[int]:
+    """Where the batch behind a damaged one may begin: by the size in its header if that is right, else by the index."""
+    if len(header) >= HEADER_BYTES and (size := parse_header(header).size) >= HEADER_BYTES:
+        yield damaged + size
+    yield from (position for _, position in offset_entries(index, 0) if position > damaged)
 
 
 class PartitionCheck:
@@ -154,9 +160,19 @@ class PartitionCheck:
         self.report.segments.append(found)
         found.next_offset = found.base_offset
         batches: dict[int, Batch] = {}
+        position: int | None = 0
+        while position is not None:
+            damaged = self._check_run(content, position, found, next_base, batches)
+            position = None if damaged is None else self._next_good(content, damaged, found.base_offset)
+        return batches
+
+    def _check_run(
+        self, content: Buffer, end: int, found: SegmentReport, next_base: int | None, batches: dict[int, Batch]
+    ) -> int | None:
+        """Check batches until one is damaged; returns where that is."""
+        is_first_run = found.valid_bytes == end
         try:
-            for position, batch in iterate_batches(content):
-                found.valid_bytes = position
+            for position, batch in iterate_batches(content, end):
                 if batch.base_offset < found.next_offset:
                     raise WireError(f"offset {batch.base_offset} follows {found.next_offset - 1}: it must be higher")
                 if next_base is not None and batch.last_offset >= next_base:
@@ -166,10 +182,25 @@ class PartitionCheck:
                 found.batches += 1
                 found.next_offset = batch.next_offset
                 found.max_timestamp = max(found.max_timestamp, batch.max_timestamp)
-                found.valid_bytes = position + batch.size
+                end = position + batch.size
+                if is_first_run:
+                    found.valid_bytes = end
         except WireError as error:
-            self._problem(found.path, found.valid_bytes, str(error))
-        return batches
+            self._problem(found.path, end, str(error))
+            return end
+        return None
+
+    def _next_good(self, content: Buffer, damaged: int, base_offset: int) -> int | None:
+        """Where the next batch behind a damaged one begins; None if none can be found."""
+        path = names.segment_path(self._directory, base_offset, names.OFFSET_INDEX)
+        index = self._storage.read(path) if self._storage.exists(path) else b""
+        for position in positions_behind(damaged, content[damaged : damaged + HEADER_BYTES], index):
+            try:
+                verify(content, position)
+            except WireError:
+                continue
+            return position
+        return None
 
     def _read_index(self, base_offset: int, suffix: str, entry_bytes: int, *, is_active: bool) -> tuple[str, bytes]:
         """The path and content of an index. The one of the active segment is made when it gets its first entry."""

@@ -6,13 +6,13 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.clock import Clock
 from penstock.config.topic import TopicConfig
-from penstock.log import names
+from penstock.log import names, swap
 from penstock.log.epochs import LeaderEpochs
+from penstock.log.flush_job import FlushJob
 from penstock.log.producer_replay import rebuild_producers, remove_snapshots_above, replay
 from penstock.log.producer_state import Origin, ProducerState
 from penstock.log.retention import SegmentAge, deletable_count
@@ -22,8 +22,11 @@ from penstock.log.txn_index import AbortedTxn
 from penstock.log.validation import BatchRules
 from penstock.wire._kernel import Batch, stamp
 from penstock.wire.batch import batches_in, decode_records
-from penstock.wire.errors import ApiError, ErrorCode
+from penstock.wire.errors import ApiError, CorruptBatch, ErrorCode
 from penstock.wire.record import decode_end_txn_marker
+
+if TYPE_CHECKING:
+    from penstock.log.cleaning_plan import CleanedSegment
 
 logger = logging.getLogger(__name__)
 
@@ -32,38 +35,6 @@ class TimestampOffset(NamedTuple):
     timestamp: int
     offset: int
     leader_epoch: int
-
-
-@dataclass(frozen=True)
-class FlushJob:
-    """What has to be synced so that everything below `end_offset` is durable. `run` may be called in a thread."""
-
-    end_offset: int
-    _storage: Storage
-    _directory: str
-    _inactive: tuple[Segment, ...]
-    _active: Segment
-    _small_files: tuple[str, ...]
-    _has_new_names: bool
-    truncations: int
-
-    def run(self) -> None:
-        try:
-            self._sync()
-        except FileNotFoundError:
-            if self._storage.exists(self._directory):
-                raise
-            # The log was deleted meanwhile: there is nothing left that must last.
-
-    def _sync(self) -> None:
-        for segment in self._inactive:
-            segment.sync_files(with_indexes=True)
-        for path in self._small_files:
-            self._storage.sync_path(path)
-        self._active.sync_files(with_indexes=False)
-        if self._has_new_names:
-            self._storage.sync_directory(self._directory)
-            self._storage.sync_directory(os.path.dirname(self._directory))
 
 
 class Log:
@@ -112,8 +83,9 @@ class Log:
         self._on_failure = on_failure
         self._has_new_names = bool(unsynced_files) or has_unsynced_names
         self._unsynced_files = list(unsynced_files)
-        self._truncations = 0
+        self.truncations = 0  # how often records were taken back
         self.needs_flush = False  # a segment was completed, or flush.messages reached
+        self.before_truncation: Callable[[int], None] = lambda offset: None
 
     @property
     def name(self) -> str:
@@ -168,7 +140,11 @@ class Log:
         stamp(batch.data, batch, base_offset, leader_epoch)
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        self._write(batch.data, base_offset, batch.last_offset, batch.max_timestamp)
+        try:
+            self._write(batch.data, base_offset, batch.last_offset, batch.max_timestamp)
+        except ApiError:
+            stamp(batch.data, batch, 0, leader_epoch)  # as it came: whoever looks at it again must find nothing amiss
+            raise
         if marker is not None:
             self._add_aborted(self.producers.marker_appended(batch, marker))
         elif batch.producer_id >= 0:
@@ -256,8 +232,11 @@ class Log:
             segment = self._segments[number]
             if segment.base_offset >= upper_bound:
                 return None
-            end_position = self._end_position(number, upper_bound)
-            found = segment.read(offset, bytes_max, end_position, is_first=is_first)
+            try:
+                end_position = self._end_position(number, upper_bound)
+                found = segment.read(offset, bytes_max, end_position, is_first=is_first)
+            except CorruptBatch as error:
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
             if found is not None:
                 return found if found.size else None
             number += 1  # compaction left nothing at or above the offset in this segment
@@ -270,8 +249,7 @@ class Log:
             return segment.size
         if number + 1 < len(self._segments) and self._bases[number + 1] <= upper_bound:
             return segment.size
-        found = segment.locate(upper_bound)
-        return segment.size if found is None else found[0]
+        return segment.end_position(upper_bound)
 
     def _segment_number(self, offset: int) -> int:
         if offset >= self._bases[-1]:
@@ -304,7 +282,10 @@ class Log:
         """The first record that is not older than `timestamp`."""
         for segment in self._segments:
             if segment.largest_timestamp() >= timestamp:
-                found = segment.find_timestamp(timestamp, self.start_offset)
+                try:
+                    found = segment.find_timestamp(timestamp, self.start_offset)
+                except CorruptBatch as error:
+                    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
                 if found is not None:
                     return TimestampOffset(*found)
         return None
@@ -312,7 +293,10 @@ class Log:
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp of the log."""
         newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-        found = newest.find_max_timestamp()
+        try:
+            found = newest.find_max_timestamp()
+        except CorruptBatch as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
         return TimestampOffset(*found) if found is not None else None
 
     # ---- the high watermark and the start ----
@@ -344,6 +328,7 @@ class Log:
         if offset >= self.end_offset:
             return
         logger.info("%s: truncating from offset %d to %d", self.name, self.end_offset, offset)
+        self.before_truncation(offset)
         if offset <= self._bases[0]:
             self.truncate_fully(offset)
             return
@@ -357,6 +342,7 @@ class Log:
 
     def truncate_fully(self, offset: int) -> None:
         """Remove everything; the next record will have `offset`."""
+        self.before_truncation(0)
         for segment in self._segments:
             self._remove_now(segment)
         self._active = Segment.create(self._storage, self.directory, offset, self.config, self._clock)
@@ -375,7 +361,7 @@ class Log:
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.start_offset = min(self.start_offset, offset)
-        self._truncations += 1
+        self.truncations += 1
         self.epochs.truncate_from_end(offset)
         remove_snapshots_above(self._storage, self.directory, offset)
         self.producers = rebuild_producers(self._storage, self.directory, self._segments, offset)
@@ -410,7 +396,7 @@ class Log:
             self.active,
             tuple(self._unsynced_files),
             self._has_new_names,
-            self._truncations,
+            self.truncations,
         )
         self._unsynced_files = []
         self._has_new_names = False
@@ -419,7 +405,7 @@ class Log:
 
     def flushed(self, job: FlushJob) -> None:
         """A flush job is done: everything it covered is durable."""
-        if job.truncations == self._truncations:
+        if job.truncations == self.truncations:
             self.recovery_point = max(self.recovery_point, min(job.end_offset, self.end_offset))
         self.last_flush_ms = self._clock.time_ms()
 
@@ -429,8 +415,11 @@ class Log:
 
     # ---- removal of old data ----
 
-    def delete_old_segments(self) -> list[str]:
-        """Take segments out of the log that retention allows to go; returns the files to remove after a delay."""
+    def delete_old_segments(self, now_ms: int | None = None) -> list[str]:
+        """Take segments out of the log that retention allows to go; returns the files to remove after a delay.
+
+        `now_ms` is a time that is to be trusted more than the clock.
+        """
         ages = [
             SegmentAge(end, segment.size, segment.largest_timestamp())
             for segment, end in zip(self._segments, [*self._bases[1:], self.end_offset], strict=True)
@@ -440,7 +429,7 @@ class Log:
             self.config,
             start_offset=self.start_offset,
             high_watermark=self.high_watermark,
-            now_ms=self._clock.time_ms(),
+            now_ms=self._clock.time_ms() if now_ms is None else now_ms,
         )
         if count == 0:
             return []
@@ -458,6 +447,32 @@ class Log:
             if self._storage.exists(snapshot):
                 deleted.append(snapshot)
         return deleted
+
+    def replace_segments(self, cleaned: CleanedSegment) -> list[str] | None:
+        """Put the result of a compaction in the place of the segments it was made of.
+
+        Returns the files to remove after a delay; None if the log has changed so that there is no such place any more.
+        The new names are durable only after a sync of the folder.
+        """
+        first = bisect_right(self._bases, cleaned.base_offset) - 1
+        end = first + len(cleaned.replaced)
+        is_as_it_was = tuple(self._segments[first:end]) == cleaned.replaced and cleaned.truncations == self.truncations
+        if first < 0 or not is_as_it_was or end >= len(self._segments):
+            return None
+        deleted = []
+        try:
+            swap.announce(self._storage, cleaned.paths)
+            for segment in cleaned.replaced:
+                deleted += segment.mark_deleted()
+            swap.put_in_place(self._storage, cleaned.paths)
+            segment = Segment.open(self._storage, self.directory, cleaned.base_offset, self.config, self._clock)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._segments[first:end] = [segment]
+        self._bases[first:end] = [cleaned.base_offset]
+        merged = [segment.base_offset for segment in cleaned.replaced[1:]]
+        snapshots = (names.segment_path(self.directory, base, names.SNAPSHOT) for base in merged)
+        return deleted + [path for path in snapshots if self._storage.exists(path)]
 
     # ---- the end ----
 

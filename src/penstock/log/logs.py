@@ -248,6 +248,14 @@ class Logs:
         self._logs[partition] = log
         self._directory_of[partition] = directory
         directory.log_count += 1
+        log.before_truncation = lambda offset: self._before_truncation(partition, offset)
+
+    def _before_truncation(self, partition: TopicPartition, offset: int) -> None:
+        """What will be written behind `offset` is not compacted. Noted first: a crash must not leave it unnoticed."""
+        directory = self._directory_of[partition]
+        if directory.cleaner_offsets.get(partition, 0) > offset:
+            directory.cleaner_offsets[partition] = offset
+            directory.write_cleaner_offsets()
 
     def delete(self, partitions: Iterable[TopicPartition]) -> list[PendingDeletion]:
         """Take logs out of use; their folders are renamed now and removed later.
@@ -265,7 +273,12 @@ class Logs:
         if log is None or directory is None:
             return None
         directory.log_count -= 1
-        for offsets in (directory.recovery_points, directory.start_offsets, directory.high_watermarks):
+        for offsets in (
+            directory.recovery_points,
+            directory.start_offsets,
+            directory.high_watermarks,
+            directory.cleaner_offsets,
+        ):
             offsets.pop(partition, None)
         log.close_files()
         if directory.is_offline:
@@ -286,12 +299,12 @@ class Logs:
 
     # ---- housekeeping ----
 
-    def delete_old_segments(self) -> list[PendingDeletion]:
+    def delete_old_segments(self, now_ms: int) -> list[PendingDeletion]:
         """Apply retention to all logs."""
         pending = []
         for partition, log in self:
             try:
-                paths = log.delete_old_segments()
+                paths = log.delete_old_segments(now_ms)
             except OSError as error:
                 self._directory_of[partition].fail(error)
                 continue
@@ -330,6 +343,11 @@ class Logs:
                     checkpoint.run()
                 except OSError as error:
                     checkpoint.directory.fail(error)
+        for directory in self.online_directories:
+            try:
+                directory.write_cleaner_offsets()
+            except OSError as error:
+                directory.fail(error)
 
     # ---- the end ----
 

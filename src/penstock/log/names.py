@@ -9,6 +9,7 @@ OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 DELETED = ".deleted"  # a segment file that waits for its removal
 CLEANED = ".cleaned"  # half-made result of a compaction

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.clock import Clock
 from penstock.config.topic import TopicConfig
-from penstock.log import names
+from penstock.log import names, swap
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.log import Log
 from penstock.log.producer_replay import rebuild_producers, replay, snapshot_offsets
@@ -43,7 +43,7 @@ def open_log(
     `start_offset` and `recovery_point` are what the last run noted down of it; `is_clean` says whether that run ended
     in good order. `unsynced_files` are new files of this folder that the first flush must make durable.
     """
-    _remove_leftovers(storage, directory)
+    swap.recover(storage, directory)
     segments = _open_segments(storage, directory, config, clock)
     epochs = LeaderEpochs(storage, os.path.join(directory, names.LEADER_EPOCHS))
     if is_clean and segments:
@@ -92,13 +92,6 @@ def open_log(
         job.run()
         log.flushed(job)
     return log
-
-
-def _remove_leftovers(storage: Storage, directory: str) -> None:
-    """Remove files that were about to be deleted, and half-made ones."""
-    for name in storage.names(directory):
-        if name.endswith((names.DELETED, names.CLEANED, ".tmp")):
-            storage.remove(os.path.join(directory, name))
 
 
 def _open_segments(storage: Storage, directory: str, config: TopicConfig, clock: Clock) -> list[Segment]:

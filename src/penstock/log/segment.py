@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import random
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from penstock.clock import Clock
 from penstock.config.topic import TopicConfig
@@ -17,14 +18,32 @@ from penstock.log.txn_index import TxnIndex
 from penstock.wire import _kernel
 from penstock.wire._kernel import HEADER_BYTES, Batch
 from penstock.wire.batch import decode_records
-from penstock.wire.errors import CorruptBatch
+from penstock.wire.errors import ApiError, CorruptBatch, ErrorCode
 from penstock.wire.record import Record
 
 # How much is read at once while looking for a batch: a little more than the usual distance of index entries.
 _SEARCH_WINDOW_BYTES = 8192
 
+
+class Damage(NamedTuple):
+    """A part of a log file that is not what was written: from one good batch to the next, by position and by offset."""
+
+    position: int
+    end_position: int
+    first_offset: int
+    end_offset: int
+
+
 # A timestamp that has not been looked up yet.
 _UNKNOWN = -2
+
+
+class DamagedBatch(ApiError):
+    """A batch that was asked for is known to be damaged."""
+
+    def __init__(self, message: str, damage: Damage) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+        self.damage = damage
 
 
 class Segment:
@@ -66,6 +85,7 @@ class Segment:
         self._first_timestamp = _UNKNOWN
         self._offset_max = _UNKNOWN  # what the indexes can hold
         self.created_ms = 0
+        self.damages: tuple[Damage, ...] = ()  # what a scrub found; never served
         self.limit(config)
 
     @classmethod
@@ -140,8 +160,8 @@ class Segment:
     def limit(self, config: TopicConfig) -> None:
         """Note when the segment is to end; the random part keeps segments from all ending at once."""
         self._bytes_max = config.segment_bytes
-        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
-        self._age_max_ms = config.segment_ms - (random.randrange(jitter_ms) if jitter_ms > 0 else 0)
+        jitter_ms = min(config.segment_jitter_ms, config.segment_age_max_ms)
+        self._age_max_ms = config.segment_age_max_ms - (random.randrange(jitter_ms) if jitter_ms > 0 else 0)
         self._limit_age()
 
     def _limit_age(self) -> None:
@@ -210,8 +230,11 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, int, int] | None:
         """(position, size, base offset) of the first batch whose last offset is at least `offset`."""
         position = self.offset_index.position_before(offset)
+        end = self.size
         while position < self.size:
-            window = self.file.read_at(min(_SEARCH_WINDOW_BYTES, self.size - position), position)
+            if self.damages:
+                position, end = self._around_damage(position, offset)
+            window = self.file.read_at(min(_SEARCH_WINDOW_BYTES, end - position), position)
             at, size, base_offset = _kernel.seek(window, offset)
             if size:
                 return position + at, size, base_offset
@@ -219,6 +242,32 @@ class Segment:
                 raise CorruptBatch(f"{self.file.path} ends within a batch header at {position}")
             position += at
         return None
+
+    def _around_damage(self, position: int, offset: int) -> tuple[int, int]:
+        """Where the search for an offset goes on, and where the next damage begins. Raises if it is in a damaged part.
+
+        Whoever asks for an offset just before a damaged batch that compaction left nothing at asks for that batch.
+        """
+        for damage in self.damages:
+            if position < damage.position:
+                return position, damage.position
+            if position < damage.end_position:
+                if offset < damage.end_offset:
+                    raise DamagedBatch(
+                        f"{self.file.path} is damaged at {damage.position}: offsets {damage.first_offset} to "
+                        f"{damage.end_offset - 1} cannot be read",
+                        damage,
+                    )
+                position = damage.end_position
+        return position, self.size
+
+    def end_position(self, upper_bound: int) -> int:
+        """Where the batches below an offset end."""
+        try:
+            found = self.locate(upper_bound)
+        except DamagedBatch as error:
+            return error.damage.position
+        return self.size if found is None else found[0]
 
     def read(self, offset: int, bytes_max: int, end_position: int, *, is_first: bool) -> FileSlice | None:
         """Bytes from the batch that holds `offset` on, up to `end_position`; None if nothing is there.
@@ -229,6 +278,8 @@ class Segment:
         if found is None:
             return None
         position, first_size, _ = found
+        if self.damages:
+            end_position = min(end_position, self._around_damage(position, offset)[1])
         limit = max(bytes_max, first_size) if is_first else bytes_max
         size = min(limit, end_position - position)
         return FileSlice(self.file, position, max(size, 0))
@@ -347,6 +398,10 @@ class Segment:
         self.time_index.maybe_append(scan.max_timestamp, scan.offset_of_max_timestamp)
         self.offset_index.trim()
         self.time_index.trim()
+
+    def index_sizes(self) -> tuple[int, int]:
+        """The bytes of the offset index and the time index of a closed segment, without opening them."""
+        return self._storage.size(self.offset_index.path), self._storage.size(self.time_index.path)
 
     def paths(self) -> list[str]:
         return [self.file.path, self.offset_index.path, self.time_index.path, self.txn_index.path]

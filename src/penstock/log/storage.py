@@ -33,6 +33,9 @@ class File:
     def size(self) -> int:
         return os.fstat(self.fd).st_size
 
+    def modified_ms(self) -> int:
+        return os.fstat(self.fd).st_mtime_ns // 1_000_000
+
     def write_at(self, data: Buffer, position: int) -> None:
         """Write all of `data`."""
         written = os.pwrite(self.fd, data, position)
@@ -46,6 +49,10 @@ class File:
     def read_at(self, count: int, position: int) -> bytes:
         """Up to `count` bytes; fewer only at the end of the file."""
         return os.pread(self.fd, count, position)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill a buffer; returns how many bytes there were."""
+        return os.preadv(self.fd, [buffer], position)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fd, size)
@@ -107,6 +114,16 @@ class Storage:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+    def size(self, path: str) -> int:
+        """A file's size; 0 if there is none."""
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return 0
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

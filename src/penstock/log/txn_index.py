@@ -24,6 +24,11 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+def encode_aborted(txn: AbortedTxn) -> bytes:
+    """An entry of the index."""
+    return _ENTRY.pack(_VERSION, *txn)
+
+
 class TxnIndex:
     """Entries of 34 bytes: version, then the fields of AbortedTxn, in the order of their markers.
 
@@ -58,7 +63,7 @@ class TxnIndex:
         if entries and entries[-1].last_offset >= txn.last_offset:
             raise ValueError(f"aborted transaction {txn} does not follow {entries[-1]}")
         file = self._storage.open(self.path, create=True)
-        file.write_at(_ENTRY.pack(_VERSION, *txn), len(entries) * _ENTRY.size)
+        file.write_at(encode_aborted(txn), len(entries) * _ENTRY.size)
         entries.append(txn)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:

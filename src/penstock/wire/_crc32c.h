@@ -30,4 +30,25 @@ static uint32_t crc32c_short(const uint8_t *data, size_t size) { (void)data; (vo
 
 #endif
 
+/* The same on any processor, for loops that run without the interpreter's lock and so cannot call the library. */
+__attribute__((unused)) static uint32_t crc32c_table[256];
+
+__attribute__((unused)) static void crc32c_prepare(void) {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc >> 1) ^ (crc & 1 ? 0x82F63B78u : 0);
+        crc32c_table[byte] = crc;
+    }
+}
+
+__attribute__((unused)) static uint32_t crc32c_any(const uint8_t *data, size_t size, int has_instruction) {
+    if (has_instruction)
+        return crc32c_short(data, size);
+    uint32_t crc = 0xFFFFFFFFu;
+    for (; size > 0; data++, size--)
+        crc = (crc >> 8) ^ crc32c_table[(crc ^ *data) & 0xFF];
+    return crc ^ 0xFFFFFFFFu;
+}
+
 #endif

@@ -256,17 +256,6 @@ def seek(object buffer, int64_t offset, Py_ssize_t position=0):
 
 # ---- single records ----
 
-cdef struct Record:
-    int64_t timestamp_delta
-    int64_t offset_delta
-    Py_ssize_t key
-    Py_ssize_t key_size        # -1: null
-    Py_ssize_t value
-    Py_ssize_t value_size      # -1: null
-    Py_ssize_t headers         # where the header count ends and the first header starts
-    int64_t header_count
-    Py_ssize_t end
-
 cdef enum Fault:
     FINE = 0
     ENDS_EARLY = 1
@@ -356,6 +345,7 @@ cdef int parse_record(const uint8_t *data, Py_ssize_t limit, Py_ssize_t position
         return BAD_LENGTH
     position += 1  # attributes: unused
     fault = number(data, end, &position, _SHIFT_MAX_64, &record.timestamp_delta)
+    record.rest = position
     if not fault:
         fault = number(data, end, &position, _SHIFT_MAX_32, &record.offset_delta)
     if not fault:

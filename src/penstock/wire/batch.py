@@ -30,6 +30,7 @@ Buffer = Any  # anything with the buffer protocol
 LOG_APPEND_TIME = 8
 TRANSACTIONAL = 16
 CONTROL = 32
+DELETE_HORIZON = 64  # the base timestamp is the time until which deletions and markers are kept (KIP-534)
 
 
 def encode_batch(

@@ -1,0 +1,17 @@
+# What other native modules use of the record kernel.
+
+from libc.stdint cimport int64_t, uint8_t
+
+cdef struct Record:
+    int64_t timestamp_delta
+    Py_ssize_t rest            # where the offset delta begins: from here on, nothing depends on the batch's timestamps
+    int64_t offset_delta
+    Py_ssize_t key
+    Py_ssize_t key_size        # -1: null
+    Py_ssize_t value
+    Py_ssize_t value_size      # -1: null
+    Py_ssize_t headers         # where the header count ends and the first header starts
+    int64_t header_count
+    Py_ssize_t end
+
+cdef int parse_record(const uint8_t *data, Py_ssize_t limit, Py_ssize_t position, Record *record) noexcept nogil
