@@ -89,5 +89,5 @@ async def host(
 
 
 async def loaded(running: Host) -> None:
-    await asyncio.gather(*running.groups._loading)
+    await asyncio.gather(*running.groups.shards.loading)
     assert all(shard.is_loaded for shard in running.groups.shards)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.controller.topics import NewTopic
-from penstock.group.coordinator import OFFSETS_TOPIC, partition_of
+from penstock.coordination.hashing import partition_of
+from penstock.group.coordinator import OFFSETS_TOPIC
 from penstock.metadata.image import Topic
 from penstock.wire.errors import ApiError, ErrorCode
 from penstock.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
