@@ -159,7 +159,7 @@ def test_the_topic_of_groups_is_made_once(tmp_path: Path) -> None:
             for response in await asyncio.gather(*calls):
                 assert all(found.error_code == 0 for found in response.coordinators or [response])
             assert running.broker.image.topics[OFFSETS_TOPIC] is topic
-            other = await running.call(FindCoordinatorRequest(key="x", key_type=1), 3)
+            other = await running.call(FindCoordinatorRequest(key="x", key_type=2), 3)
             assert other.error_code == ErrorCode.INVALID_REQUEST
 
     run(test)
