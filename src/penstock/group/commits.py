@@ -162,7 +162,7 @@ class OffsetCommits:
     def delete(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> tuple[dict[tuple[str, int], ErrorCode], Committing]:
-        """Delete committed offsets of topics that the group does not read."""
+        """Delete offsets of topics that the group does not read, those that are pending too."""
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         shard = self._shards.of(group_id)
@@ -179,7 +179,7 @@ class OffsetCommits:
         gone = [
             (topic, partition)
             for (topic, partition), code in results.items()
-            if not code and shard.offsets.get(group_id, topic, partition) is not None
+            if not code and shard.offsets.has(group_id, topic, partition)
         ]
         future = self._remove(shard, [tombstone(group_id, *where) for where in gone]) if gone else None
         return results, future

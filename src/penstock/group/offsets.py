@@ -101,6 +101,11 @@ class Offsets:
         """Whether a transaction is open that may change this offset."""
         return any((group_id, topic, partition) in places for places in self._pending.values())
 
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether there is an offset, or may be one when a transaction ends."""
+        committed = self.get(group_id, topic, partition)
+        return committed is not None or self.is_pending(group_id, topic, partition)
+
     def has_pending(self, group_id: str) -> bool:
         return any(place[0] == group_id for places in self._pending.values() for place in places)
 

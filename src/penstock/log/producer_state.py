@@ -108,17 +108,20 @@ class ProducerState:
         producer = self.producers.get(batch.producer_id)
         if producer is None:
             return  # never seen, or forgotten with the records it wrote: any sequence number will do
-        if batch.producer_epoch < producer.epoch:
-            raise ApiError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than {producer.epoch}",
-            )
+        self._check_epoch(producer, batch)
         if origin is Origin.CLIENT:
             self._check_sequence(producer, batch)
         if producer.txn_first_offset >= 0 and not batch.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {batch.producer_id} has an open transaction but sent a batch outside of it",
+            )
+
+    def _check_epoch(self, producer: Producer, batch: Batch) -> None:
+        if batch.producer_epoch < producer.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than {producer.epoch}",
             )
 
     def _check_sequence(self, producer: Producer, batch: Batch) -> None:
@@ -144,6 +147,8 @@ class ProducerState:
     def check_first(self, batch: Batch) -> None:
         """Refuse a batch with which a producer of transaction version 2 cannot begin here: something is missing."""
         producer = self.producers.get(batch.producer_id)
+        if producer is not None:
+            self._check_epoch(producer, batch)
         if (producer is None or not producer.batches) and batch.base_sequence != 0:
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
