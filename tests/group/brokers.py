@@ -42,7 +42,7 @@ class Host:
         """Send a request; the answer may come later. Both go through the codec of their version."""
         api = BY_REQUEST[type(request)]
         route = Route(api, api.high if version is None else version)
-        sent, _ = route.reader.read(route.reader.encode(request))
+        sent, _ = route.reader.read(bytearray(route.reader.encode(request)))
         result = route.handle(self.broker, sent, Call(self._connection, route.version, "client"))
 
         async def answer() -> Any:
