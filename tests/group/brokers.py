@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,7 +29,9 @@ class Host:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._connection = cast(Connection, SimpleNamespace(host="127.0.0.1", listener="PLAINTEXT"))
+        self._connection = cast(
+            Connection, SimpleNamespace(host="127.0.0.1", listener="PLAINTEXT", in_order=nullcontext)
+        )
 
     @property
     def groups(self) -> GroupCoordinator:

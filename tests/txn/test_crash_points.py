@@ -7,6 +7,7 @@ with half of it: what a process leaves behind that is killed there. A new broker
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,6 @@ class _WatchedFile(File):
     __slots__ = ("_file", "_witness")
 
     def __init__(self, witness: Witness, file: File) -> None:
-        import os
-
         super().__init__(file.path, os.dup(file.fd))
         self._witness = witness
 
