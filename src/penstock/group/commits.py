@@ -6,7 +6,7 @@ They count when their records are committed, and follow the records in the order
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.clock import Clock
@@ -14,7 +14,7 @@ from penstock.config.broker import BrokerConfig
 from penstock.coordination.appends import Committing, append, when_good
 from penstock.coordination.shards import Shards
 from penstock.group.classic import ClassicGroup
-from penstock.group.offsets import Committed, is_expired, located, tombstone
+from penstock.group.offsets import Committed, Place, is_expired, located, tombstone
 from penstock.group.records import GroupRecord, OffsetCommitKey, encode_record
 from penstock.group.shard import Group, Shard, is_without_members, topics_read_by
 from penstock.wire.batch import encode_batch
@@ -124,23 +124,25 @@ class OffsetCommits:
         """
         records = [committed.record(group_id, topic, partition) for topic, partition, committed in offsets]
         base_offset, future = self._append(shard, records, producer)
-        when_good(future, lambda: self._committed(shard, group_id, offsets, base_offset, producer))
+        placed = {
+            (group_id, topic, partition): located(committed, base_offset + n)
+            for n, (topic, partition, committed) in enumerate(offsets)
+        }
+        if producer is None:
+            when_good(future, lambda: self._committed(shard, group_id, placed))
+        else:  # noted at once, so that a marker behind it never comes before
+            self._pending(shard, group_id, placed, producer)
         return future
 
-    def _committed(
-        self,
-        shard: Shard,
-        group_id: str,
-        offsets: Sequence[tuple[str, int, Committed]],
-        base_offset: int,
-        producer: TxnProducer | None,
-    ) -> None:
-        for n, (topic, partition, committed) in enumerate(offsets):
-            found = located(committed, base_offset + n)
-            if producer is None:
-                shard.offsets.set(group_id, topic, partition, found)
-            else:
-                shard.offsets.set_pending(producer.producer_id, (group_id, topic, partition), found)
+    def _committed(self, shard: Shard, group_id: str, placed: Mapping[Place, Committed]) -> None:
+        for place, committed in placed.items():
+            shard.offsets.maybe_set(place, committed)
+        if group_id not in shard.groups:
+            shard.make_classic(group_id)
+
+    def _pending(self, shard: Shard, group_id: str, placed: Mapping[Place, Committed], producer: TxnProducer) -> None:
+        for place, committed in placed.items():
+            shard.offsets.set_pending(producer.producer_id, place, committed)
         if group_id not in shard.groups:
             shard.make_classic(group_id)
 

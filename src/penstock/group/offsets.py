@@ -59,6 +59,12 @@ class Offsets:
     def set(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
         self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
 
+    def maybe_set(self, place: Place, committed: Committed) -> None:
+        """The same, unless one is there already whose record comes later."""
+        before = self.get(*place)
+        if before is None or before.log_offset < committed.log_offset:
+            self.set(*place, committed)
+
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._by_group.get(group_id, {})
         partitions = topics.get(topic, {})
@@ -91,10 +97,8 @@ class Offsets:
         ended = self._pending.pop(producer_id, {})
         if not is_commit:
             return frozenset()
-        for (group_id, topic, partition), committed in ended.items():
-            before = self.get(group_id, topic, partition)
-            if before is None or before.log_offset < committed.log_offset:
-                self.set(group_id, topic, partition, committed)
+        for place, committed in ended.items():
+            self.maybe_set(place, committed)
         return frozenset(group_id for group_id, _, _ in ended)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
