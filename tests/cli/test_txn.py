@@ -48,6 +48,9 @@ def test_transactions_are_listed_and_described(
     assert f"{topic}-0" in run("txn", "describe", producer.id).out
     assert "there is no transactional id 'unheard-of'" in run.fails("txn", "describe", "unheard-of", code=1)
     producer.commit()
+    unused = Txn(connection, unique("unused")).claim()
+    assert run.json("txn", "list", "--matching", unused.id, "--longer-than", "1s") == []
+    assert run.json("txn", "list", "--matching", unused.id) != []
 
 
 def test_what_hangs_is_shown_and_aborted_only_with_execute(

@@ -134,6 +134,14 @@ def test_kafkas_tool_finds_and_aborts_what_hangs(
     assert read(connection, topic, 1) == ["alive"]
 
 
+def test_kafkas_tool_terminates_a_transaction(connection: Connection, topic: str, producer: Txn, tool: Tool) -> None:
+    producer.write(topic, "x")
+    tool("forceTerminateTransaction", "--transactionalId", producer.id)
+    wait_until_stable(connection, topic)
+    assert read(connection, topic) == []
+    assert producer.end(commit=True) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
+
+
 def log_of(system: System, topic: str, key: str) -> Path:
     partition = partition_of(key, PARTITIONS)
     return system.data / f"{topic}-{partition}" / "00000000000000000000.log"

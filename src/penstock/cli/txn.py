@@ -34,6 +34,8 @@ def list_transactions(
 ) -> None:
     """List transactional ids and what they are in."""
     longer_than_ms = None if longer_than is None else parse_duration_ms(longer_than)
+    if longer_than is not None and states is None:
+        states = ["Ongoing", "PrepareCommit", "PrepareAbort"]  # brokers count unused ids as open since 1970
     with session.admin() as admin:
         found = admin.list_transactions(states=states, longer_than_ms=longer_than_ms, pattern=pattern)
     rows = [{"id": one.transactional_id, "state": one.state, "producer_id": one.producer_id} for one in found]
