@@ -48,7 +48,8 @@ class Copier:
 
 
 def fill(system: System, topic: str, partition: int, first: int, count: int) -> None:
-    records = [Record(n, 0, None, f"{partition}:{first + n}".encode()) for n in range(count)]
+    now_ms = int(time.time() * 1000)  # an older one would be a matter for retention
+    records = [Record(n, now_ms, None, f"{partition}:{first + n}".encode()) for n in range(count)]
     data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, memoryview(encode_batch(records)))])
     with system.connect() as connection:
         response = connection.call(ProduceRequest(None, -1, 10_000, [data]), 9)
