@@ -119,7 +119,7 @@ def test_a_copier_copies_exactly_once_through_kills(
     tmp_path: Path, request: pytest.FixtureRequest, seed: int, flush: str | None
 ) -> None:
     is_short = request.config.getoption("--chaos") == "short"
-    partitions, count, kills = 3, 1_500 if is_short else 6_000, 6 if is_short else 60
+    partitions, count, kills = 3, 900 if is_short else 6_000, 5 if is_short else 60
     chance = random.Random(seed)
     options = {"log_flush_interval_messages": flush} if flush is not None else {}
     system = systems.penstock(tmp_path / "data", transaction_state_log_num_partitions="5", **options).start()
