@@ -47,13 +47,6 @@ def _make_ready_for_groups(system: System) -> None:
 
 
 @pytest.fixture
-def transactions(system: System) -> None:
-    """For tests that need them."""
-    if system.is_penstock:
-        pytest.skip("Penstock's brokers have no transactions yet")
-
-
-@pytest.fixture
 def admin(system: System) -> Iterator[Admin]:
     with Admin(system.bootstrap) as admin:
         yield admin

@@ -104,7 +104,6 @@ def test_what_waits_for_room_is_sent_in_order(system: System, topic: str, create
     assert [delivered.offset for delivered in asyncio.run(scenario())] == list(range(50))
 
 
-@pytest.mark.usefixtures("transactions")
 def test_exactly_once_with_asyncio(
     system: System, admin: Admin, create: Create, group: str, unique: Callable[[str], str]
 ) -> None:

@@ -31,11 +31,10 @@ def test_the_examples_run_one_after_the_other(
     assert run("at_most_once", system.bootstrap, orders) == all_orders
     assert run("at_least_once", system.bootstrap, orders) == [one for one in all_orders if one != "3"]
     assert [info.offset for info in admin.topic_offsets(f"{orders}.dlq").values()] == [1]
-    if not system.is_penstock:  # whose brokers have no transactions yet
-        assert run("exactly_once", system.bootstrap, orders, billed) == ["done"]
-        assert [info.offset for info in admin.group_offsets("exactly-once").values()] == [11]
-        # Eleven records and the marker of one or more transactions.
-        assert [info.offset >= 12 for info in admin.topic_offsets(billed).values()] == [True]
+    assert run("exactly_once", system.bootstrap, orders, billed) == ["done"]
+    assert [info.offset for info in admin.group_offsets("exactly-once").values()] == [11]
+    # Eleven records and the marker of one or more transactions.
+    assert [info.offset >= 12 for info in admin.topic_offsets(billed).values()] == [True]
     assert len(run("with_asyncio", system.bootstrap, orders)) == 1 + 11 + 3
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
         "produce",

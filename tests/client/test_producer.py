@@ -196,7 +196,6 @@ def test_mistakes_are_told_in_one_line(system: System, topic: str) -> None:
 # ---- transactions ----
 
 
-@pytest.mark.usefixtures("transactions")
 def test_a_transaction_is_seen_as_a_whole_or_not_at_all(
     system: System, topic: str, create: Create, unique: Callable[[str], str]
 ) -> None:
@@ -216,7 +215,6 @@ def test_a_transaction_is_seen_as_a_whole_or_not_at_all(
     assert b"never" in [record.value for record in read(system, topic, isolation_level="read_uncommitted")]
 
 
-@pytest.mark.usefixtures("transactions")
 def test_the_producer_that_came_first_is_fenced(
     system: System, topic: str, create: Create, unique: Callable[[str], str]
 ) -> None:
@@ -234,7 +232,6 @@ def test_the_producer_that_came_first_is_fenced(
     assert [record.value for record in read(system, topic)] == [b"a", b"b"]
 
 
-@pytest.mark.usefixtures("transactions")
 def test_offsets_are_committed_with_the_transaction(
     system: System, admin: Admin, create: Create, unique: Callable[[str], str]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,7 +29,9 @@ class Host:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._connection = cast(Connection, SimpleNamespace(host="127.0.0.1", listener="PLAINTEXT"))
+        self._connection = cast(
+            Connection, SimpleNamespace(host="127.0.0.1", listener="PLAINTEXT", in_order=nullcontext)
+        )
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -42,7 +44,7 @@ class Host:
         """Send a request; the answer may come later. Both go through the codec of their version."""
         api = BY_REQUEST[type(request)]
         route = Route(api, api.high if version is None else version)
-        sent, _ = route.reader.read(route.reader.encode(request))
+        sent, _ = route.reader.read(bytearray(route.reader.encode(request)))
         result = route.handle(self.broker, sent, Call(self._connection, route.version, "client"))
 
         async def answer() -> Any:
@@ -89,5 +91,5 @@ async def host(
 
 
 async def loaded(running: Host) -> None:
-    await asyncio.gather(*running.groups._loading)
+    await asyncio.gather(*running.groups.shards.loading)
     assert all(shard.is_loaded for shard in running.groups.shards)

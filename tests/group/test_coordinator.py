@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.coordination.hashing import java_hash, partition_of
 from penstock.group.classic import ClassicGroup, State
 from penstock.group.consumer import ConsumerGroup
-from penstock.group.coordinator import OFFSETS_TOPIC, java_hash, partition_of
+from penstock.group.coordinator import OFFSETS_TOPIC
 from penstock.group.protocol import ConsumerProtocolSubscription, encode_subscription
 from penstock.log.storage import Buffer, File, Storage
 from penstock.wire.errors import ErrorCode
@@ -158,7 +159,7 @@ def test_the_topic_of_groups_is_made_once(tmp_path: Path) -> None:
             for response in await asyncio.gather(*calls):
                 assert all(found.error_code == 0 for found in response.coordinators or [response])
             assert running.broker.image.topics[OFFSETS_TOPIC] is topic
-            other = await running.call(FindCoordinatorRequest(key="x", key_type=1), 3)
+            other = await running.call(FindCoordinatorRequest(key="x", key_type=2), 3)
             assert other.error_code == ErrorCode.INVALID_REQUEST
 
     run(test)
@@ -298,7 +299,7 @@ def test_offsets_of_topics_that_are_read_cannot_be_deleted(tmp_path: Path) -> No
 
 def expire(running: Host) -> None:
     for shard in running.groups.shards:
-        running.groups.expire_offsets(shard)
+        running.groups.commits.expire(shard)
 
 
 def test_old_offsets_expire_and_their_group_with_them(tmp_path: Path) -> None:
@@ -813,7 +814,7 @@ def test_members_that_wait_are_told_when_the_coordinator_loses_their_group(tmp_p
             waiting = running.begin(join_of(), 3)
             await asyncio.sleep(0)
             assert not waiting.done()
-            running.groups._unload(partition_of("g", 2))
+            running.groups.shards.unload(partition_of("g", 2))
             assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
             running.groups.follow()
             await loaded(running)

@@ -242,6 +242,63 @@ def test_a_marker_of_an_old_coordinator_is_refused() -> None:
     state.check_marker(marker(offset=2), EndTxnMarker(True, 5))
 
 
+def marker_refusal(state: ProducerState, epoch: int) -> ErrorCode | None:
+    """Of a marker of transaction version 2."""
+    try:
+        state.check_marker(marker(offset=9, epoch=epoch), EndTxnMarker(True, 0), Origin.NEW_EPOCH_MARKER)
+    except ApiError as error:
+        return error.code
+    return None
+
+
+def test_a_marker_of_version_2_has_a_newer_epoch_than_what_it_ends() -> None:
+    state = after(batch(epoch=3, is_transactional=True))
+    assert marker_refusal(state, 2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert marker_refusal(state, 3) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert marker_refusal(state, 4) is None
+
+
+def test_a_marker_of_version_2_that_is_sent_again_is_accepted_until_the_next_transaction_begins() -> None:
+    state = after(batch(epoch=3, is_transactional=True))
+    end(state, 1, 1, is_commit=True, epoch=4)
+    assert marker_refusal(state, 4) is None
+    state.appended(batch(offset=2, epoch=4, is_transactional=True))
+    assert marker_refusal(state, 4) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_the_largest_epoch_ends_its_own_transaction() -> None:
+    """There is no newer one; the next transaction has another producer id."""
+    assert marker_refusal(after(batch(epoch=32767, is_transactional=True)), 32767) is None
+
+
+def test_a_producer_is_in_a_transaction_with_the_epoch_that_began_it() -> None:
+    state = after(batch(epoch=3, is_transactional=True))
+    assert state.is_in_transaction(batch(sequence=1, epoch=3))
+    assert not state.is_in_transaction(batch(epoch=4))
+    assert not state.is_in_transaction(batch(producer=2, epoch=3))
+    end(state, 1, 1, is_commit=True, epoch=3)
+    assert not state.is_in_transaction(batch(sequence=1, epoch=3))
+
+
+def first_refusal(state: ProducerState, first: Batch) -> ErrorCode | None:
+    try:
+        state.check_first(first)
+    except ApiError as error:
+        return error.code
+    return None
+
+
+def test_a_producer_of_version_2_begins_with_sequence_number_0() -> None:
+    assert first_refusal(ProducerState(), batch()) is None
+    assert first_refusal(ProducerState(), batch(sequence=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    state = after(batch(epoch=3, is_transactional=True))
+    assert first_refusal(state, batch(sequence=5, epoch=3)) is None  # its sequence is checked as always
+    assert first_refusal(state, batch(epoch=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    end(state, 1, 1, is_commit=True, epoch=4)
+    assert first_refusal(state, batch(sequence=1, epoch=4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert first_refusal(state, batch(epoch=4)) is None
+
+
 def test_a_marker_for_an_unknown_producer_is_accepted() -> None:
     ProducerState().check_marker(marker(offset=1), EndTxnMarker(False, 0))
 

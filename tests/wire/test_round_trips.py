@@ -157,11 +157,13 @@ def kio_encode(entity: Any) -> bytes:
     return out.getvalue()
 
 
-# kio holds error codes as an enumeration, this timestamp as a datetime and this duration as a timedelta.
+# kio holds error codes as an enumeration, timestamps as datetimes and durations as timedeltas.
 KIO_RANGES = {
     "retention_time_ms": st.integers(-1, 4_102_444_800_000),
     "error_code": st.sampled_from([code.value for code in KioErrorCode]),
+    "partition_error_code": st.sampled_from([code.value for code in KioErrorCode]),
     "log_append_time_ms": st.integers(-1, 4_102_444_800_000),
+    "transaction_start_time_ms": st.integers(0, 4_102_444_800_000),
 }
 
 

@@ -16,6 +16,7 @@ from penstock.broker.dispatch import Dispatcher, InterceptedDispatcher, Intercep
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.listeners import Listener, advertised, listeners
+from penstock.broker.markers import LocalMarkers
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.scrubber import Scrubber
 from penstock.broker.server import Server
@@ -32,6 +33,7 @@ from penstock.metadata.file_log import FileMetadataLog
 from penstock.metadata.image import Delta, Image, PartitionState, ResourceType
 from penstock.metadata.records import BrokerEndpoint
 from penstock.replica.replicas import Replicas
+from penstock.txn.coordinator import TransactionCoordinator
 from penstock.wire.types import random_uuid, uuid_text
 
 logger = logging.getLogger(__name__)
@@ -128,6 +130,16 @@ class Broker:
             clock=self.clock,
             background=self.background,
         )
+        self.markers = LocalMarkers(self.replicas, self.groups.shards, self.clock)
+        self.transactions = TransactionCoordinator(
+            replicas=self.replicas,
+            config=lambda: self.config,
+            image=lambda: self.image,
+            clock=self.clock,
+            background=self.background,
+            new_producer_id=self.producer_ids.next,
+            markers=self.markers,
+        )
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self._server = Server(lambda: self.config, self.background, self._dispatcher().dispatch)
         bound = self._server.bind(self._listeners)
@@ -135,6 +147,7 @@ class Broker:
         await self._register()
         self.replicas.load(self.image, self.config.num_recovery_threads_per_data_dir)
         self.groups.start()
+        self.transactions.start()
         self._metadata.listen(self._metadata_changed)
         await self._server.listen(bound)
         Housekeeping(self).start()
@@ -195,6 +208,7 @@ class Broker:
             self._refresh_settings()
         self.replicas.apply(image, delta)
         self.groups.follow(delta)
+        self.transactions.follow()
 
     def _refresh_settings(self) -> None:
         """Follow settings that were changed while the broker runs."""
@@ -219,6 +233,7 @@ class Broker:
     async def stop(self) -> None:
         """Finish what is under way, bring everything to disk, and mark the shutdown as clean."""
         self.groups.stop()
+        self.transactions.stop()
         await self._server.stop(_STOP_PATIENCE_S)
         await self._cleaners.stop()
         await self._scrubber.stop()

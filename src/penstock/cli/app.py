@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from penstock.cli import broker, cluster, config, consume, group, log, perf, produce, profile, topic
+from penstock.cli import broker, cluster, config, consume, group, log, perf, produce, profile, topic, txn
 from penstock.cli.mistakes import report
 
 _ABOUT = """An event-streaming platform that speaks Kafka's protocol and feeds Spark.
@@ -43,6 +43,7 @@ consume.register(app, panel=_RECORDS)
 app.add_typer(perf.group, name="perf", rich_help_panel=_RECORDS)
 app.add_typer(topic.group, name="topic", rich_help_panel=_CLUSTER)
 app.add_typer(group.group, name="group", rich_help_panel=_CLUSTER)
+app.add_typer(txn.group, name="txn", rich_help_panel=_CLUSTER)
 app.add_typer(config.group, name="config", rich_help_panel=_CLUSTER)
 app.add_typer(cluster.group, name="cluster", rich_help_panel=_CLUSTER)
 

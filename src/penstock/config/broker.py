@@ -469,6 +469,78 @@ class BrokerConfig:
         doc="Whether groups may change between the classic and the consumer protocol while they run.",
     )
 
+    # ---- transactions ----
+    transaction_max_timeout_ms: int = setting(
+        "transaction.max.timeout.ms",
+        INT,
+        default=900_000,
+        check=at_least(1),
+        doc="The longest transaction.timeout.ms that a producer may ask for.",
+    )
+    transactional_id_expiration_ms: int = setting(
+        "transactional.id.expiration.ms",
+        INT,
+        default=604_800_000,
+        check=at_least(1),
+        doc="How long a transactional id is remembered that nobody uses.",
+    )
+    transaction_partition_verification_enable: bool = setting(
+        "transaction.partition.verification.enable",
+        BOOLEAN,
+        default=True,
+        is_dynamic=True,
+        doc="Whether a write of an old client is checked to belong to its open transaction.",
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        INT,
+        default=10_000,
+        check=at_least(1),
+        doc="How often it is looked for transactions that are open for too long.",
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        INT,
+        default=3_600_000,
+        check=at_least(1),
+        doc="How often it is looked for transactional ids that nobody uses.",
+    )
+    transaction_state_log_replication_factor: int = setting(
+        "transaction.state.log.replication.factor",
+        SHORT,
+        default=3,
+        check=at_least(1),
+        doc="The replicas of the topic of transactions. Unless set, no more than there are brokers.",
+    )
+    transaction_state_log_min_isr: int = setting(
+        "transaction.state.log.min.isr",
+        INT,
+        default=2,
+        check=at_least(1),
+        doc="min.insync.replicas of the topic of transactions. Unless set, no more than there are brokers.",
+    )
+    transaction_state_log_num_partitions: int = setting(
+        "transaction.state.log.num.partitions",
+        INT,
+        default=50,
+        check=at_least(1),
+        doc="The partitions of the topic of transactions.",
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        "transaction.state.log.segment.bytes",
+        INT,
+        default=104_857_600,
+        check=at_least(1),
+        doc="segment.bytes of the topic of transactions.",
+    )
+    transaction_state_log_load_buffer_size: int = setting(
+        "transaction.state.log.load.buffer.size",
+        INT,
+        default=5_242_880,
+        check=at_least(1),
+        doc="How much of the topic of transactions is read at once.",
+    )
+
     # ---- committed offsets ----
     offsets_topic_replication_factor: int = setting(
         "offsets.topic.replication.factor",
@@ -524,43 +596,6 @@ class BrokerConfig:
         INT,
         default=4_096,
         doc="How long the note may be that comes with a committed offset.",
-    )
-
-    # ---- transactions ----
-    transaction_state_log_replication_factor: int = setting(
-        "transaction.state.log.replication.factor",
-        SHORT,
-        default=3,
-        check=at_least(1),
-        doc="The replicas of the topic of transactions.",
-    )
-    transaction_state_log_min_isr: int = setting(
-        "transaction.state.log.min.isr",
-        INT,
-        default=2,
-        check=at_least(1),
-        doc="min.insync.replicas of the topic of transactions.",
-    )
-    transaction_state_log_num_partitions: int = setting(
-        "transaction.state.log.num.partitions",
-        INT,
-        default=50,
-        check=at_least(1),
-        doc="The partitions of the topic of transactions.",
-    )
-    transaction_state_log_segment_bytes: int = setting(
-        "transaction.state.log.segment.bytes",
-        INT,
-        default=104_857_600,
-        check=at_least(1),
-        doc="segment.bytes of the topic of transactions.",
-    )
-    transaction_state_log_load_buffer_size: int = setting(
-        "transaction.state.log.load.buffer.size",
-        INT,
-        default=5_242_880,
-        check=at_least(1),
-        doc="How much of the topic of transactions is read at once.",
     )
 
     @property

@@ -28,7 +28,12 @@ PRODUCER_ID_BLOCK = 1000
 
 # What the records and files are compatible with: metadata.version 4.3-IV0.
 METADATA_VERSION = 30
-SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {"metadata.version": (7, METADATA_VERSION)}
+TRANSACTION_VERSION = 2  # a new epoch for every transaction (KIP-890)
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    "metadata.version": (7, METADATA_VERSION),
+    "transaction.version": (0, TRANSACTION_VERSION),
+}
+_FIRST_LEVELS = {"metadata.version": METADATA_VERSION, "transaction.version": TRANSACTION_VERSION}
 
 
 class Controller:
@@ -76,8 +81,11 @@ class Controller:
         """Add a broker that starts, or starts again. Returns its epoch."""
         epoch = self._next_offset()
         records: list[Any] = []
-        if "metadata.version" not in self._ahead.features:
-            records.append(FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION))
+        records += [
+            FeatureLevelRecord(name=name, feature_level=level)
+            for name, level in _FIRST_LEVELS.items()
+            if name not in self._ahead.features
+        ]
         records.append(
             RegisterBrokerRecord(
                 broker_id=broker_id,

@@ -107,7 +107,9 @@ class Log:
     def last_stable_offset(self) -> int:
         """All transactions that began before it are decided and replicated."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.start_offset)  # the transaction's first records may be deleted
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.config = config
@@ -127,7 +129,7 @@ class Log:
         if batch.producer_id >= 0:
             if batch.is_control:
                 marker = decode_end_txn_marker(decode_records(batch.data, batch)[0])
-                self.producers.check_marker(batch, marker)
+                self.producers.check_marker(batch, marker, origin)
             else:
                 duplicate = self.producers.find_duplicate(batch) if origin is Origin.CLIENT else None
                 if duplicate is not None:

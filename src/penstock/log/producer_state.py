@@ -24,6 +24,7 @@ BATCHES_KEPT = 5
 PRODUCERS_MAX = 50_000
 
 _SEQUENCE_MAX = 0x7FFFFFFF
+_EPOCH_MAX = 0x7FFF
 _HEADER = struct.Struct(">hII")  # version, CRC-32C of all that follows it, number of entries
 _CRC_COVERS_FROM = 6
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -35,6 +36,7 @@ class Origin(Enum):
 
     CLIENT = "client"  # full check of epoch and sequence
     COORDINATOR = "coordinator"  # offsets committed in a transaction: epoch only, no sequence numbers
+    NEW_EPOCH_MARKER = "marker"  # the end of a transaction of version 2: its epoch must be above all that wrote
     REPLICATION = "replication"  # checked by the leader already
 
 
@@ -106,17 +108,20 @@ class ProducerState:
         producer = self.producers.get(batch.producer_id)
         if producer is None:
             return  # never seen, or forgotten with the records it wrote: any sequence number will do
-        if batch.producer_epoch < producer.epoch:
-            raise ApiError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than {producer.epoch}",
-            )
+        self._check_epoch(producer, batch)
         if origin is Origin.CLIENT:
             self._check_sequence(producer, batch)
         if producer.txn_first_offset >= 0 and not batch.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {batch.producer_id} has an open transaction but sent a batch outside of it",
+            )
+
+    def _check_epoch(self, producer: Producer, batch: Batch) -> None:
+        if batch.producer_epoch < producer.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than {producer.epoch}",
             )
 
     def _check_sequence(self, producer: Producer, batch: Batch) -> None:
@@ -134,16 +139,34 @@ class ProducerState:
                 f"{producer.last_sequence}",
             )
 
-    def check_marker(self, batch: Batch, marker: EndTxnMarker) -> None:
+    def is_in_transaction(self, batch: Batch) -> bool:
+        """Whether its producer has a transaction open here already, in the same epoch."""
+        producer = self.producers.get(batch.producer_id)
+        return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == batch.producer_epoch
+
+    def check_first(self, batch: Batch) -> None:
+        """Refuse a batch with which a producer of transaction version 2 cannot begin here: something is missing."""
+        producer = self.producers.get(batch.producer_id)
+        if producer is not None:
+            self._check_epoch(producer, batch)
+        if (producer is None or not producer.batches) and batch.base_sequence != 0:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} begins with sequence number {batch.base_sequence} instead of 0",
+            )
+
+    def check_marker(self, batch: Batch, marker: EndTxnMarker, origin: Origin = Origin.COORDINATOR) -> None:
         """Refuse a transaction marker of an old producer epoch or of an old coordinator."""
         producer = self.producers.get(batch.producer_id)
         if producer is None:
             return
-        if batch.producer_epoch < producer.epoch:
+        if batch.producer_epoch < producer.epoch or (
+            origin is Origin.NEW_EPOCH_MARKER and self._is_late_marker(producer, batch)
+        ):
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"marker with epoch {batch.producer_epoch} of producer {batch.producer_id} is older than "
-                f"{producer.epoch}",
+                f"marker with epoch {batch.producer_epoch} of producer {batch.producer_id} does not end what epoch "
+                f"{producer.epoch} wrote",
             )
         if marker.coordinator_epoch < producer.coordinator_epoch:
             raise ApiError(
@@ -151,6 +174,11 @@ class ProducerState:
                 f"marker of coordinator epoch {marker.coordinator_epoch} for producer {batch.producer_id} is older "
                 f"than {producer.coordinator_epoch}",
             )
+
+    def _is_late_marker(self, producer: Producer, batch: Batch) -> bool:
+        """Whether a marker that was sent again would end the next transaction, which has its epoch."""
+        is_same = batch.producer_epoch == producer.epoch and batch.producer_epoch < _EPOCH_MAX
+        return is_same and producer.txn_first_offset >= 0
 
     # ---- after the append: changes ----
 

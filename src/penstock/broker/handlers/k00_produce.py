@@ -12,8 +12,11 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.broker.admission import Rules, admit
+from penstock.coordination.appends import settled
 from penstock.log.validation import RecordsRejected, check_client_batch, check_plain_batch
 from penstock.replica.partition import ALL_REPLICAS, Partition
+from penstock.txn.transaction import Identity, TopicPartition
 from penstock.wire._codec import RequestCursor, encode_one_produced, read_one_produce
 from penstock.wire._kernel import Batch
 from penstock.wire.compression import Codec
@@ -34,7 +37,15 @@ if TYPE_CHECKING:
 
 _TOPIC_ID_VERSION = 13
 _ZSTD_VERSION = 7
+_TELLS_ABORTABLE = 11
+_ADDS_PARTITIONS = 12
 _VALID_ACKS = (-1, 0, 1)
+
+_COORDINATOR_TROUBLE = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 
 Waiting = list[tuple[asyncio.Future[bool], PartitionProduceResponse]]
 
@@ -84,8 +95,71 @@ def handle(broker: Broker, request: ProduceRequest, call: Call) -> Any:
             partition = broker.replicas.get(key, data.index)
             if partition is not None and data.records is not None and partition.log.rules.is_costly(data.records):
                 return _handle_in_steps(broker, request, call)
+    response, parts = _parts(broker, request, call)
+    for part in parts:
+        try:
+            part.check(request, call, broker.clock.time_ms())
+        except ApiError as error:
+            _refuse(part.result, error)
+    future = _admit(broker, request, parts, call)
+    if future is not None:
+        return _append_when_admitted(request, response, parts, call, future)
+    return _answer(request, response, _append(request, parts), call)
+
+
+def _append_when_admitted(
+    request: ProduceRequest, response: ProduceResponse, parts: list[Part], call: Call, future: asyncio.Future[bool]
+) -> Any:
+    """The same when the coordinator must first save that the partitions are in the transaction.
+
+    The order is kept and the records are copied before this returns: then the next request is looked at, and the
+    frame's memory is used again.
+    """
+    order = ExitStack()
+    order.enter_context(call.connection.in_order())
+    for part in parts:
+        if part.batch is not None:
+            part.batch.data = memoryview(bytearray(part.batch.data))
+
+    async def append() -> Any:
+        with order:
+            await _wait_for_admission(parts, future)
+            waiting = _append(request, parts)
+        answer = _answer(request, response, waiting, call)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    return append()
+
+
+def _handle_in_steps(broker: Broker, request: ProduceRequest, call: Call) -> Any:
+    """The same with checks in a thread, for batches that take long to unfold. Later requests wait their turn."""
+    order = ExitStack()
+    order.enter_context(call.connection.in_order())
+    response, parts = _parts(broker, request, call)
+    for part in parts:
+        part.records = _own(part.records)
+
+    async def append() -> Any:
+        with order:
+            for part in parts:
+                try:
+                    await broker.background.run(partial(part.check, request, call, broker.clock.time_ms()))
+                except ApiError as error:
+                    _refuse(part.result, error)
+            future = _admit(broker, request, parts, call)
+            if future is not None:
+                await _wait_for_admission(parts, future)
+            waiting = _append(request, parts)
+        answer = _answer(request, response, waiting, call)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    return append()
+
+
+def _parts(broker: Broker, request: ProduceRequest, call: Call) -> tuple[ProduceResponse, list[Part]]:
+    """The response to be filled, and the partitions that can be appended to."""
     response = ProduceResponse()
-    waiting: Waiting = []
+    parts = []
     for topic in request.topic_data:
         key = _topic_key(topic, call)
         answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
@@ -94,49 +168,89 @@ def handle(broker: Broker, request: ProduceRequest, call: Call) -> Any:
             answered.partition_responses.append(result)
             try:
                 partition = _find(broker, request, key, data.index)
-                result.log_start_offset = partition.log.start_offset
-                batch = _check(partition, data.records, request, call, broker.clock.time_ms())
-                _append(partition, batch, request, result, waiting)
             except ApiError as error:
                 _refuse(result, error)
+            else:
+                result.log_start_offset = partition.log.start_offset
+                parts.append(Part(partition, data.records, result))
         response.responses.append(answered)
-    return _answer(request, response, waiting, call)
+    return response, parts
 
 
-def _handle_in_steps(broker: Broker, request: ProduceRequest, call: Call) -> Any:
-    """The same with checks in a thread, for batches that take long to unfold. Later requests wait their turn.
+class Part:
+    """What a request has for one partition; the batch, once it is checked and not refused."""
 
-    The order is kept and the records are copied before this returns: then the next request is looked at, and the
-    frame's memory is used again.
-    """
-    order = ExitStack()
-    order.enter_context(call.connection.in_order())
-    owned = [[_own(data.records) for data in topic.partition_data] for topic in request.topic_data]
-    return _append_in_steps(broker, request, call, order, owned)
+    __slots__ = ("batch", "partition", "records", "result")
+
+    def __init__(self, partition: Partition, records: memoryview | None, result: PartitionProduceResponse) -> None:
+        self.partition = partition
+        self.records = records
+        self.result = result
+        self.batch: Batch | None = None
+
+    def check(self, request: ProduceRequest, call: Call, now_ms: int) -> None:
+        self.batch = _check(self.partition, self.records, request, call, now_ms)
+
+    def refuse(self, error: ApiError) -> None:
+        self.batch = None
+        _refuse(self.result, error)
 
 
-async def _append_in_steps(
-    broker: Broker, request: ProduceRequest, call: Call, order: ExitStack, owned: list[list[memoryview | None]]
-) -> Any:
-    response = ProduceResponse()
-    waiting: Waiting = []
-    with order:
-        for topic, contents in zip(request.topic_data, owned, strict=True):
-            key = _topic_key(topic, call)
-            answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-            for data, records in zip(topic.partition_data, contents, strict=True):
-                result = PartitionProduceResponse(index=data.index, base_offset=-1)
-                answered.partition_responses.append(result)
-                try:
-                    partition = _find(broker, request, key, data.index)
-                    result.log_start_offset = partition.log.start_offset
-                    check = partial(_check, partition, records, request, call, broker.clock.time_ms())
-                    _append(partition, await broker.background.run(check), request, result, waiting)
-                except ApiError as error:
-                    _refuse(result, error)
-            response.responses.append(answered)
-    answer = _answer(request, response, waiting, call)
-    return await answer if asyncio.iscoroutine(answer) else answer
+def _admit(broker: Broker, request: ProduceRequest, parts: list[Part], call: Call) -> asyncio.Future[bool] | None:
+    """See to it that what is written transactionally belongs to an open transaction. Returns what to wait for."""
+    if request.transactional_id is None:
+        return None
+    asking: dict[TopicPartition, list[Part]] = {}
+    who: Identity | None = None
+    for part in parts:
+        batch = part.batch
+        if batch is None or not batch.is_transactional or part.partition.log.producers.is_in_transaction(batch):
+            continue
+        if who is not None and who.producer_id != batch.producer_id:
+            part.refuse(ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request is of one transactional producer"))
+            continue
+        who = Identity(batch.producer_id, batch.producer_epoch)
+        asking.setdefault(TopicPartition(part.partition.topic, part.partition.index), []).append(part)
+    if who is None:
+        return None
+    rules = Rules(adds=call.version >= _ADDS_PARTITIONS, knows_abortable=call.version >= _TELLS_ABORTABLE)
+    if rules.adds:
+        _check_first(asking)
+    if not asking:
+        return None
+    refused, future = admit(broker, rules, request.transactional_id, who, frozenset(asking))
+    for where, error in refused.items():
+        for part in asking[where]:
+            part.refuse(_retriable(error, rules))
+    return future
+
+
+def _check_first(asking: dict[TopicPartition, list[Part]]) -> None:
+    """Leave out partitions that a producer cannot begin with: they must not become part of the transaction."""
+    for where, parts in list(asking.items()):
+        first = parts[0]
+        try:
+            if first.batch is not None:
+                first.partition.log.producers.check_first(first.batch)
+        except ApiError as error:
+            for part in parts:
+                part.refuse(error)
+            del asking[where]
+
+
+def _retriable(error: ApiError, rules: Rules) -> ApiError:
+    """Old producers know of no trouble with coordinators: they are told something after which they try again."""
+    if error.code in _COORDINATOR_TROUBLE or (error.code == ErrorCode.CONCURRENT_TRANSACTIONS and not rules.adds):
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified now: {error}")
+    return error
+
+
+async def _wait_for_admission(parts: list[Part], future: asyncio.Future[bool]) -> None:
+    code = await settled(future)
+    if code:
+        for part in parts:
+            if part.batch is not None and part.batch.is_transactional:
+                part.refuse(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction cannot be saved now"))
 
 
 def _own(records: memoryview | None) -> memoryview | None:
@@ -166,8 +280,6 @@ def _check(partition: Partition, records: memoryview | None, request: ProduceReq
     batch = check_client_batch(records, partition.log.rules, now_ms)
     if batch.is_transactional and request.transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if batch.is_transactional:
-        raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
     if batch.codec == Codec.ZSTD and call.version < _ZSTD_VERSION:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -176,16 +288,25 @@ def _check(partition: Partition, records: memoryview | None, request: ProduceReq
     return batch
 
 
-def _append(
-    partition: Partition, batch: Batch, request: ProduceRequest, result: PartitionProduceResponse, waiting: Waiting
-) -> None:
-    partition.append(batch, request.acks)
-    result.base_offset = batch.base_offset
-    result.log_append_time_ms = batch.log_append_time
-    if request.acks != 0:
-        future = partition.acknowledgement(batch, request.acks, request.timeout_ms)
-        if future is not None:
-            waiting.append((future, result))
+def _append(request: ProduceRequest, parts: list[Part]) -> Waiting:
+    """Append what is not refused, in the order of the request. Returns what the answer has to wait for."""
+    waiting: Waiting = []
+    for part in parts:
+        batch = part.batch
+        if batch is None:
+            continue
+        try:
+            part.partition.append(batch, request.acks)
+        except ApiError as error:
+            _refuse(part.result, error)
+            continue
+        part.result.base_offset = batch.base_offset
+        part.result.log_append_time_ms = batch.log_append_time
+        if request.acks != 0:
+            future = part.partition.acknowledgement(batch, request.acks, request.timeout_ms)
+            if future is not None:
+                waiting.append((future, part.result))
+    return waiting
 
 
 def _refuse(result: PartitionProduceResponse, error: ApiError) -> None:

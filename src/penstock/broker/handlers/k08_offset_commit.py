@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.group.coordinator import after
+from penstock.coordination.appends import after
 from penstock.group.offsets import Committed
 from penstock.wire.errors import ApiError, ErrorCode
 from penstock.wire.messages.offset_commit import (
@@ -55,7 +55,7 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Any:
         return response
 
     try:
-        shard = broker.groups.check_commit(
+        shard = broker.groups.commits.check(
             request.group_id,
             request.member_id,
             request.group_instance_id,
@@ -64,7 +64,7 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Any:
         )
         if not offsets:
             return response
-        future = broker.groups.commit(shard, request.group_id, offsets)
+        future = broker.groups.commits.commit(shard, request.group_id, offsets)
     except ApiError as error:
         return refused(error.code)
     return after(future, response, refused)

@@ -30,7 +30,9 @@ _BY_TOPIC_ID = 10
 
 def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
     if call.version >= _SEVERAL_GROUPS:
-        return OffsetFetchResponse(groups=[_fetch(broker, group, call.version) for group in request.groups])
+        return OffsetFetchResponse(
+            groups=[_fetch(broker, group, call.version, request.require_stable) for group in request.groups]
+        )
     topics = request.topics
     wanted = OffsetFetchRequestGroup(
         group_id=request.group_id,
@@ -38,10 +40,10 @@ def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFet
         if topics is None
         else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
     )
-    return _in_old_form(_fetch(broker, wanted, call.version), wanted, call.version)
+    return _in_old_form(_fetch(broker, wanted, call.version, request.require_stable), wanted, call.version)
 
 
-def _fetch(broker: Broker, wanted: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponseGroup:
+def _fetch(broker: Broker, wanted: OffsetFetchRequestGroup, version: int, is_stable: bool) -> OffsetFetchResponseGroup:
     try:
         shard = broker.groups.shard(wanted.group_id)
         group = shard.groups.get(wanted.group_id)
@@ -51,13 +53,13 @@ def _fetch(broker: Broker, wanted: OffsetFetchRequestGroup, version: int) -> Off
         return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error.code)
     response = OffsetFetchResponseGroup(group_id=wanted.group_id)
     if wanted.topics is None:
-        response.topics = _all(broker, shard, wanted.group_id, version)
+        response.topics = _all(broker, shard, wanted.group_id, version, is_stable)
     else:
-        response.topics = [_topic(broker, shard, wanted.group_id, topic, version) for topic in wanted.topics]
+        response.topics = [_topic(broker, shard, wanted.group_id, topic, version, is_stable) for topic in wanted.topics]
     return response
 
 
-def _all(broker: Broker, shard: Shard, group_id: str, version: int) -> list[OffsetFetchResponseTopics]:
+def _all(broker: Broker, shard: Shard, group_id: str, version: int, is_stable: bool) -> list[OffsetFetchResponseTopics]:
     topics = []
     for name, partitions in shard.offsets.of(group_id).items():
         known = broker.image.topics.get(name)
@@ -65,13 +67,14 @@ def _all(broker: Broker, shard: Shard, group_id: str, version: int) -> list[Offs
             continue
         topic_id = known.topic_id if known is not None else bytes(16)
         wanted = OffsetFetchRequestTopics(name, topic_id, list(partitions))
-        topics.append(_topic(broker, shard, group_id, wanted, version))
+        topics.append(_topic(broker, shard, group_id, wanted, version, is_stable))
     return topics
 
 
 def _topic(
-    broker: Broker, shard: Shard, group_id: str, wanted: OffsetFetchRequestTopics, version: int
+    broker: Broker, shard: Shard, group_id: str, wanted: OffsetFetchRequestTopics, version: int, is_stable: bool
 ) -> OffsetFetchResponseTopics:
+    """`is_stable`: an offset that an open transaction may change is not given, but an error that says so."""
     name = wanted.name
     code = ErrorCode.NONE
     if version >= _BY_TOPIC_ID:
@@ -82,7 +85,10 @@ def _topic(
     answered = OffsetFetchResponseTopics(name=name, topic_id=wanted.topic_id)
     for index in wanted.partition_indexes:
         committed = found.get(index)
-        if committed is None:
+        if is_stable and not code and shard.offsets.is_pending(group_id, name, index):
+            unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            result = OffsetFetchResponsePartitions(index, NO_OFFSET, metadata="", error_code=unstable)
+        elif committed is None:
             result = OffsetFetchResponsePartitions(index, NO_OFFSET, metadata="", error_code=code)
         else:
             result = OffsetFetchResponsePartitions(index, committed.offset, committed.leader_epoch, committed.metadata)

@@ -1,15 +1,14 @@
-"""FindCoordinator (10), versions 0-6: the broker that looks after a group.
+"""FindCoordinator (10), versions 0-6: the broker that looks after a group or a transactional id.
 
-The topic that groups live in is made when the first of them is asked for.
+The topic that they live in is made when the first of them is asked for.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.controller.topics import NewTopic
-from penstock.group.coordinator import OFFSETS_TOPIC, partition_of
-from penstock.metadata.image import Topic
+from penstock.broker.internal_topics import offsets_topic, transaction_topic
+from penstock.coordination.hashing import partition_of
 from penstock.wire.errors import ApiError, ErrorCode
 from penstock.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.broker.dispatch import Call
 
 _SEVERAL = 4
-_GROUP = 0
+_TOPICS = {0: offsets_topic, 1: transaction_topic}
 _NOBODY = -1
 
 
@@ -45,35 +44,12 @@ async def _find(broker: Broker, key_type: int, key: str, call: Call) -> Coordina
 
 
 async def _node(broker: Broker, key_type: int, key: str, listener: str) -> tuple[int, str, int]:
-    if key_type != _GROUP:
-        # There is no coordinator for transactions or share groups here.
+    find_topic = _TOPICS.get(key_type)
+    if find_topic is None:  # there is no coordinator for share groups here
         raise ApiError(ErrorCode.INVALID_REQUEST, f"coordinator key type {key_type} is not supported")
-    topic = broker.image.topics.get(OFFSETS_TOPIC) or await _make_topic(broker)
+    topic = await find_topic(broker)
     state = topic.partitions.get(partition_of(key, len(topic.partitions)))
     for node_id, host, port, _ in broker.nodes(listener):
         if state is not None and node_id == state.leader:
             return node_id, host, port
     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-
-async def _make_topic(broker: Broker) -> Topic:
-    config = broker.config
-    factor = config.offsets_topic_replication_factor
-    if "offsets.topic.replication.factor" not in broker.settings.static:
-        factor = min(factor, sum(broker.is_active for broker in broker.image.brokers.values()))
-    wish = NewTopic(
-        OFFSETS_TOPIC,
-        config.offsets_topic_num_partitions,
-        factor,
-        configs={
-            "cleanup.policy": "compact",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-            "compression.type": "producer",
-        },
-    )
-    result = (await broker.controller.create_topics([wish]))[OFFSETS_TOPIC]
-    topic = broker.image.topics.get(OFFSETS_TOPIC)  # perhaps another request was quicker
-    if topic is None:
-        detail = result.message if isinstance(result, ApiError) else None
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, detail)
-    return topic

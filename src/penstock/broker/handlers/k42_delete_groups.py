@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.group.coordinator import settled
+from penstock.coordination.appends import settled
 from penstock.wire.errors import ApiError, ErrorCode
 from penstock.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.group.coordinator import settled
+from penstock.coordination.appends import settled
 from penstock.wire.errors import ApiError, ErrorCode
 from penstock.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -22,7 +22,7 @@ async def handle(broker: Broker, request: OffsetDeleteRequest, call: Call) -> Of
     wanted = [(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions]
     known = [where for where in wanted if broker.image.partition(*where) is not None]
     try:
-        results, future = broker.groups.delete_offsets(request.group_id, known)
+        results, future = broker.groups.commits.delete(request.group_id, known)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     if code := await settled(future):

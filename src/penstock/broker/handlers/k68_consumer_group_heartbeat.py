@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.coordination.appends import after
 from penstock.group.assignors import Assigned
 from penstock.group.consumer import LEAVE, LEAVE_FOR_A_WHILE
-from penstock.group.coordinator import after
 from penstock.group.heartbeat import Heartbeat
 from penstock.wire.errors import ApiError, ErrorCode
 from penstock.wire.messages.consumer_group_heartbeat import (

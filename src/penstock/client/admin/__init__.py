@@ -15,12 +15,15 @@ from penstock.client.admin.descriptions import (
     Node,
     OffsetAndMetadata,
     OffsetInfo,
+    OpenTransaction,
     PartitionDescription,
     PartitionLag,
     ReplicaSize,
     Resource,
     ResourceType,
     TopicDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 
 __all__ = [
@@ -36,10 +39,13 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "OffsetInfo",
+    "OpenTransaction",
     "PartitionDescription",
     "PartitionLag",
     "ReplicaSize",
     "Resource",
     "ResourceType",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from penstock.client.admin import cluster, configs, groups, offsets, topics
+from penstock.client.admin import cluster, configs, groups, offsets, topics, transactions
 from penstock.client.admin.session import Session, run, run_async
 from penstock.client.settings import Bootstrap, Config
 
@@ -35,7 +35,7 @@ def _awaitable(operation: _Operation[P, R]) -> Callable[Concatenate[AsyncAdmin, 
 
 
 class Admin:
-    """Looks after a cluster: topics, settings, groups, offsets, records, data directories.
+    """Looks after a cluster: topics, settings, groups, offsets, records, transactions, data directories.
 
         with Admin("localhost:9092") as admin:
             admin.create_topic("orders", partitions=6)
@@ -87,6 +87,12 @@ class Admin:
     topic_offsets = _blocking(offsets.topic_offsets)
     delete_records = _blocking(offsets.delete_records)
 
+    list_transactions = _blocking(transactions.list_transactions)
+    describe_transactions = _blocking(transactions.describe_transactions)
+    open_transactions = _blocking(transactions.open_transactions)
+    hanging_transactions = _blocking(transactions.hanging_transactions)
+    abort_transaction = _blocking(transactions.abort_transaction)
+
     describe_cluster = _blocking(cluster.describe_cluster)
     describe_log_dirs = _blocking(cluster.describe_log_dirs)
 
@@ -136,6 +142,12 @@ class AsyncAdmin:
     partition_offsets = _awaitable(offsets.partition_offsets)
     topic_offsets = _awaitable(offsets.topic_offsets)
     delete_records = _awaitable(offsets.delete_records)
+
+    list_transactions = _awaitable(transactions.list_transactions)
+    describe_transactions = _awaitable(transactions.describe_transactions)
+    open_transactions = _awaitable(transactions.open_transactions)
+    hanging_transactions = _awaitable(transactions.hanging_transactions)
+    abort_transaction = _awaitable(transactions.abort_transaction)
 
     describe_cluster = _awaitable(cluster.describe_cluster)
     describe_log_dirs = _awaitable(cluster.describe_log_dirs)

@@ -177,3 +177,37 @@ class LogDirDescription:
     total_bytes: int | None
     usable_bytes: int | None
     replicas: tuple[ReplicaSize, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id. Of one that is being ended, the partitions that have not heard of it."""
+
+    transactional_id: str
+    state: str
+    coordinator: Node
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    timeout_ms: int | None = None
+    start_ms: int | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction in one partition that has not ended there: readers of committed records see nothing behind it."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp: int

@@ -1,9 +1,13 @@
 // A member of a group with franz-go, for as long as its standard input is open.
 //
 //	franz BOOTSTRAP GROUP TOPIC PROTOCOL
+//	franz BOOTSTRAP ID TOPIC transactions NAME COUNT PARTITIONS
 //
 // PROTOCOL is range, roundrobin, sticky, cooperative-sticky or consumer (KIP-848). Prints a line of JSON for every
 // partition assigned or revoked and every record; "at" is when, in nanoseconds. Commits what it has printed.
+//
+// The second form writes COUNT transactions with the transactional id ID: number N writes NAME-N to every partition, and
+// every third is aborted.
 package main
 
 import (
@@ -12,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -41,9 +46,46 @@ func note(l line) {
 	}
 }
 
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	fail(err)
+	return n
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func transact(ctx context.Context, bootstrap, id, topic, name string, count, partitions int) {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap),
+		kgo.TransactionalID(id),
+		kgo.DefaultProduceTopic(topic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	fail(err)
+	defer client.Close()
+	for n := 0; n < count; n++ {
+		fail(client.BeginTransaction())
+		for partition := 0; partition < partitions; partition++ {
+			record := &kgo.Record{Partition: int32(partition), Value: []byte(fmt.Sprintf("%s-%d", name, n))}
+			fail(client.ProduceSync(ctx, record).FirstErr())
+		}
+		fail(client.EndTransaction(ctx, kgo.TransactionEndTry(n%3 != 2)))
+		note(line{Event: "ended", Offset: int64(n)})
+	}
+}
+
 func main() {
 	bootstrap, group, topic, protocol := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	ctx := context.Background()
+	if protocol == "transactions" {
+		transact(ctx, bootstrap, group, topic, os.Args[5], number(os.Args[6]), number(os.Args[7]))
+		return
+	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(bootstrap),
 		kgo.ConsumerGroup(group),
