@@ -11,12 +11,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock import Admin
 from penstock.client.connection import Connection
 from penstock.log.storage import Buffer, File, Storage
 from penstock.testing import RunningBroker, broker
 from penstock.wire.batch import batches_in
 from penstock.wire.errors import ErrorCode
+from penstock.wire.messages.describe_groups import DescribeGroupsRequest
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from penstock.wire.messages.find_coordinator import FindCoordinatorRequest
+from penstock.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.log.samples import opened_as
 
 
@@ -117,7 +121,7 @@ def test_a_full_disk_refuses_the_write_and_loses_nothing_that_was_acknowledged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = FullDisk("t", 5000)
-    running = broker(data=tmp_path, storage=disk, metadata_log_dir=str(tmp_path.parent / "metadata"))
+    running = broker(data=tmp_path / "data", storage=disk, metadata_log_dir=str(tmp_path / "metadata"))
     acknowledged: list[bytes] = []
     errors: list[KafkaError] = []
     with running:
@@ -155,3 +159,23 @@ def test_a_full_disk_refuses_the_write_and_loses_nothing_that_was_acknowledged(
         assert producer.flush(30) == 0
         assert acknowledged[-1] == b"goes on"
         consumer.close()
+
+
+def test_a_broker_does_not_coordinate_what_is_on_a_failed_disk(tmp_path: Path) -> None:
+    disk = FullDisk("t", 100)
+    with (
+        broker(data=tmp_path / "data", storage=disk, metadata_log_dir=str(tmp_path / "metadata")) as running,
+        Admin(running.bootstrap) as admin,
+        Connection("127.0.0.1", running.port) as connection,
+    ):
+        _create(running, "t")
+        admin.alter_group_offsets("g", {("t", 0): 0})
+        transaction = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
+        connection.call(FindCoordinatorRequest(key="x", key_type=1), 3)
+        assert connection.call(transaction).error_code == ErrorCode.NONE
+        producer = Producer({"bootstrap.servers": running.bootstrap, "retries": 0, "message.timeout.ms": 5000})
+        producer.produce("t", bytes(200))
+        producer.flush(30)
+        (described,) = connection.call(DescribeGroupsRequest(groups=["g"])).groups
+        assert described.error_code == ErrorCode.NOT_COORDINATOR
+        assert connection.call(transaction).error_code == ErrorCode.NOT_COORDINATOR

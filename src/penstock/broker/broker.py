@@ -223,10 +223,17 @@ class Broker:
         """A disk is lost. Go on with the others, unless it is the one with the metadata."""
         if hasattr(self, "replicas"):
             self.replicas.directory_failed(directory)
+        if hasattr(self, "transactions"):
+            self.loop.call_soon(self._resign)  # not now: it may be a coordinator that has just found out
         metadata_directory = self.config.metadata_log_dir or self.logs.directories[0].path
         if os.path.abspath(metadata_directory) == directory.path:
             logger.critical("the failed directory holds the metadata; stopping")
             self.failed.set()
+
+    def _resign(self) -> None:
+        """Coordinate no longer what was on a disk that failed."""
+        self.groups.follow()
+        self.transactions.follow()
 
     # ---- stopping ----
 
