@@ -13,5 +13,5 @@ def extension(name: str) -> Extension:
     )
 
 
-modules = ["wire._codec", "wire._kernel", "log._cleaner", "client._records"]
+modules = ["wire._codec", "wire._kernel", "wire._arrow", "log._cleaner", "client._records"]
 setup(ext_modules=cythonize([extension(name) for name in modules], build_dir="build/cython"))

@@ -15,3 +15,6 @@ cdef struct Record:
     Py_ssize_t end
 
 cdef int parse_record(const uint8_t *data, Py_ssize_t limit, Py_ssize_t position, Record *record) noexcept nogil
+
+cdef int field_bytes(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, bint nullable,
+                     Py_ssize_t *start, Py_ssize_t *size) noexcept nogil

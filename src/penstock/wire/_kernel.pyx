@@ -302,8 +302,8 @@ cdef inline int number(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position
     return FINE
 
 
-cdef inline int field_bytes(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, bint nullable,
-                            Py_ssize_t *start, Py_ssize_t *size) noexcept nogil:
+cdef int field_bytes(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, bint nullable,
+                     Py_ssize_t *start, Py_ssize_t *size) noexcept nogil:
     cdef int64_t length = 0
     cdef int fault = number(data, end, position, _SHIFT_MAX_32, &length)
     if fault:

@@ -1,0 +1,200 @@
+"""What Spark calls: `spark.read`, `spark.readStream` and `df.write` with `format("penstock")`.
+
+Spark makes these objects on the driver, in a Python process of its own, and sends them to its tasks. So they hold the
+options and nothing else that lasts; the planner is made where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from penstock.client.errors import ConfigurationError
+from penstock.spark.batch_sink import BatchWriter
+from penstock.spark.options import SourceOptions, parse
+from penstock.spark.planning import Planner
+from penstock.spark.pruning import Bounds
+from penstock.spark.ranges import Json, OffsetRange, from_json, to_json
+from penstock.spark.reading import read_range
+
+_COLUMNS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_HEADERS = StructField("headers", ArrayType(_HEADER))
+
+
+class PenstockSource(DataSource):
+    """Topics of any Kafka, with the columns and the options of Spark's own Kafka source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> StructType:
+        with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
+        return StructType([*_COLUMNS, _HEADERS] if with_headers else _COLUMNS)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        self._check(schema)
+        return BatchReader(parse(self.options, is_streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        self._check(schema)
+        return StreamReader(parse(self.options, is_streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise ConfigurationError("a topic cannot be overwritten: use mode('append')")
+        return BatchWriter(self.options, schema)
+
+    def _check(self, schema: StructType) -> None:
+        given = [(field.name, field.dataType) for field in schema.fields]
+        if given != [(field.name, field.dataType) for field in self.schema().fields]:
+            raise ConfigurationError(
+                "the columns of a topic are fixed: leave out .schema(...), and take values apart with from_json or cast"
+            )
+
+
+@dataclass
+class Task(InputPartition):
+    """What one task reads."""
+
+    wanted: OffsetRange
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+class BatchReader(DataSourceReader):
+    """One read of what is there."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._bounds = Bounds()
+        self.pushFilters = _Pushdown(self._bounds)  # type: ignore[method-assign]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planner = Planner(self._options)
+        try:
+            wanted = self._bounds.applied(planner, planner.all_at_once())
+            return [Task(one) for one in wanted] or [InputPartition(None)]
+        finally:
+            planner.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, Task):
+            yield from read_range(self._options, partition.wanted)
+
+
+class _Pushdown:
+    """`pushFilters` for whoever has filter pushdown switched on.
+
+    Spark refuses a source that overrides the method while pushdown is off, which it is by default. So it is not
+    overridden: this stands in its place and says that it is the original.
+    """
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        for one in filters:
+            self._bounds.narrow(one)
+        return filters  # all are checked again by Spark: what is fetched is whole batches
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming query's source. Offsets are in the form that Spark's own Kafka source has in its checkpoints."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._planner: Planner | None = None
+        self._target: Json | None = None
+        self._committed: dict[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}  # connections stay on the driver
+
+    @property
+    def planner(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._options)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return dict(to_json(self.planner.starting()))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.offsets_max) if self._options.offsets_max else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        latest = from_json(self._target) if self._target is not None else self._newest()
+        records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        begin = from_json(start)
+        # Spark asks for the next batch when the one before is done, and calls `commit` only when there is a next one.
+        # The group is told now, so that its lag goes to zero while nothing new comes.
+        self.commit(start)
+        return dict(to_json(self.planner.next_end(begin, latest, records_max)))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return dict(to_json(self._newest()))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = to_json(self._newest())
+
+    def _newest(self) -> dict[Any, int]:
+        return self.planner.latest(self.planner.partitions())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, until = from_json(start), from_json(end)
+        self.planner.check_nothing_is_lost(begin, until)
+        return [Task(one) for one in self.planner.tasks(begin, until)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        return read_range(self._options, partition.wanted)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if end != self._committed:
+            self.planner.commit(from_json(end))
+            self._committed = end
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()

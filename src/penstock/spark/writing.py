@@ -1,0 +1,199 @@
+"""What a writing task does: put rows into record batches, and send them to the leaders of their partitions.
+
+Each partition is written by one task, so its batches are in order and have consecutive sequence numbers. One batch per
+partition is under way at a time; the next is put together meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.client.cluster import RETRIABLE, Cluster, Moved, Refused, TopicPartition
+from penstock.client.connection import ConnectionLost
+from penstock.client.shared_transaction import Identity
+from penstock.wire import _kernel
+from penstock.wire._arrow import Encoder
+from penstock.wire.api import APIS, ApiKey
+from penstock.wire.batch import TRANSACTIONAL
+from penstock.wire.compression import Codec, compress
+from penstock.wire.errors import ErrorCode
+from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+BATCH_BYTES = 900_000  # below the default of max.message.bytes, with room for what does not compress
+
+_BY_CLIENTS_VERSION = 11  # the newest version of Produce in which the client has added its partitions itself
+_TIMEOUT_MS = 30_000
+
+_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """What all tasks of one write have in common. `places` are all partitions there are: rows name them by number."""
+
+    bootstrap: str
+    places: tuple[TopicPartition, ...]
+    identity: Identity
+    is_transactional: bool
+    codec: Codec
+    timeout_s: float
+
+
+class Writer:
+    """Writes the rows of one task."""
+
+    def __init__(self, plan: WritePlan, cluster: Cluster) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._encoder = Encoder(len(plan.places), BATCH_BYTES)
+        self._sequences = [0] * len(plan.places)
+        self._under_way: dict[int, _Sent] = {}
+        self.counts: dict[int, int] = {}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Write rows with the columns place, key, value and perhaps headers."""
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        headers = header_parts(columns["headers"]) if "headers" in columns else None
+        places = columns["place"]
+        row = 0
+        while row < rows.num_rows:
+            row = self._encoder.add(columns["key"], columns["value"], headers, places, row)
+            if row < rows.num_rows:
+                self._send(places[row].as_py())
+
+    def finish(self) -> None:
+        """Send what is left, and wait until everything is acknowledged."""
+        for place, payload in enumerate(self._encoder.payloads):
+            if payload.count:
+                self._send(place)
+        while self._under_way:
+            self._await(next(iter(self._under_way)))
+
+    def _send(self, place: int) -> None:
+        if place in self._under_way:
+            self._await(place)
+        payload = self._encoder.payloads[place]
+        count = payload.count
+        sent = _Sent(self._batch(place, payload.take(), count), count, time.monotonic() + self._plan.timeout_s)
+        self._under_way[place] = sent
+        self._sequences[place] = (self._sequences[place] + count) & 0x7FFFFFFF
+        self._transmit(place, sent)
+
+    def _batch(self, place: int, payload: Any, count: int) -> bytearray:
+        now_ms = int(time.time() * 1000)
+        return _kernel.build_batch(
+            compress(self._plan.codec, memoryview(payload), None),
+            base_offset=0,
+            last_offset_delta=count - 1,
+            count=count,
+            attributes=self._plan.codec | (TRANSACTIONAL if self._plan.is_transactional else 0),
+            base_timestamp=now_ms,
+            max_timestamp=now_ms,
+            producer_id=self._plan.identity.producer_id,
+            producer_epoch=self._plan.identity.producer_epoch,
+            base_sequence=self._sequences[place],
+        )
+
+    def _transmit(self, place: int, sent: _Sent) -> None:
+        """Send a batch to its leader, and again if it must be: its sequence number keeps it from being there twice."""
+        partition = self._plan.places[place]
+        data = PartitionProduceData(index=partition.partition, records=memoryview(sent.batch))
+        request = ProduceRequest(
+            transactional_id=self._plan.identity.transactional_id if self._plan.is_transactional else None,
+            acks=-1,
+            timeout_ms=_TIMEOUT_MS,
+            topic_data=[TopicProduceData(name=partition.topic, partition_data=[data])],
+        )
+        while True:
+            try:
+                self._cluster.learn(one.topic for one in self._plan.places)
+                broker = self._cluster.leader(partition)
+                sent.version = broker.version_of(request, _BY_CLIENTS_VERSION)
+                broker.connection.send(request, sent.version)
+                sent.broker = broker
+                return
+            except (OSError, ConnectionLost, Moved) as error:
+                self._connections_are_lost(sent, error, place)
+
+    def _await(self, place: int) -> None:
+        """Wait until a place's batch is acknowledged."""
+        sent = self._under_way[place]
+        while place in self._under_way:
+            try:
+                answer = sent.broker.connection.receive(APIS[ApiKey.PRODUCE], sent.version)
+            except (OSError, ConnectionLost) as error:
+                self._connections_are_lost(sent, error, place)
+                self._send_all_again()
+            else:
+                self._settle(answer)
+
+    def _settle(self, answer: Any) -> None:
+        """Take note of an answer; each is about one partition."""
+        topic = answer.responses[0]
+        result = topic.partition_responses[0]
+        place = self._plan.places.index(TopicPartition(topic.name, result.index))
+        sent = self._under_way[place]
+        code = result.error_code
+        if code in (ErrorCode.NONE, _DUPLICATE):
+            del self._under_way[place]
+            self.counts[place] = self.counts.get(place, 0) + sent.count
+        elif code in RETRIABLE or code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._check_patience(sent, place, Moved(code))
+            self._cluster.forget()
+            self._send_all_again()
+        else:
+            partition = self._plan.places[place]
+            raise Refused(code, f"write to {partition.topic}-{partition.partition}", result.error_message)
+
+    def _connections_are_lost(self, sent: _Sent, error: Exception, place: int) -> None:
+        self._cluster.forget()
+        self._check_patience(sent, place, error)
+
+    def _check_patience(self, sent: _Sent, place: int, error: Exception) -> None:
+        if time.monotonic() > sent.deadline:
+            partition = self._plan.places[place]
+            raise Refused(
+                ErrorCode.REQUEST_TIMED_OUT, f"write to {partition.topic}-{partition.partition}", f"given up: {error}"
+            )
+        time.sleep(0.1)
+
+    def _send_all_again(self) -> None:
+        """After connections were dropped, nobody will answer what was sent over them."""
+        for place, sent in self._under_way.items():
+            self._transmit(place, sent)
+
+
+@dataclass
+class _Sent:
+    batch: bytearray
+    count: int
+    deadline: float
+    broker: Any = None
+    version: int = 0
+
+
+def header_parts(column: pa.ListArray) -> tuple[Any, ...]:
+    """What the encoder needs of a column of headers."""
+    validity, ends = column.buffers()[:2]
+    items = column.values
+    return ends, items.field(0), items.field(1), column.offset, validity
+
+
+def write(plan: WritePlan, rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int]]:
+    """Write all rows; gives (place, count) when everything is acknowledged."""
+    with Cluster(plan.bootstrap, client_id="penstock-spark", timeout_s=plan.timeout_s) as cluster:
+        writer = Writer(plan, cluster)
+        for batch in rows:
+            writer.add(batch)
+        writer.finish()
+    yield from sorted(writer.counts.items())
+
+
+def places_of(topics: Sequence[tuple[str, int]]) -> tuple[TopicPartition, ...]:
+    """All partitions of topics, each with its count, as rows number them."""
+    return tuple(TopicPartition(topic, index) for topic, count in topics for index in range(count))

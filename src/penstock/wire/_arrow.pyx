@@ -1,0 +1,495 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+"""Record batches into Arrow columns and back, with no Python object per record.
+
+`Columns` takes the records of one batch after the other and lays them out as Arrow wants them: a block of offsets and a
+block of bytes for keys and for values, plain arrays of numbers, and a list of structs for headers. The blocks are handed
+over as they are (`pyarrow.py_buffer` looks at them through the buffer protocol): nothing is copied twice. Arrow itself
+is not needed here.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from penstock.wire._codec cimport load32, load64
+from penstock.wire._kernel cimport Record, field_bytes, parse_record
+
+from penstock.wire.errors import CorruptBatch, InvalidRecords
+
+cdef enum:
+    _FINE = 0
+    _HEADER = 61
+    _ARROW_BYTES_MAX = 0x7FFFFFFF  # Arrow's offsets into binary columns have 32 bits
+
+
+cdef inline void set_bit(uint8_t *bitmap, Py_ssize_t index) noexcept nogil:
+    bitmap[index >> 3] = bitmap[index >> 3] | <uint8_t>(1 << (index & 7))
+
+
+cdef class Block:
+    """Memory that grows at its end. Who looks at it through the buffer protocol keeps it alive."""
+
+    cdef uint8_t *data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _views
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
+        self._views += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self._views -= 1
+
+    cdef int reserve(self, Py_ssize_t more) except -1:
+        """Have room for so many more bytes."""
+        cdef Py_ssize_t needed = self.size + more
+        cdef Py_ssize_t capacity
+        cdef uint8_t *data
+        if needed <= self._capacity and self.data != NULL:
+            return 0
+        if self._views:
+            raise BufferError("memory that somebody looks at cannot grow")
+        capacity = max(needed, self._capacity * 2, 64)
+        data = <uint8_t *>realloc(self.data, capacity)
+        if data == NULL:
+            raise MemoryError
+        self.data = data
+        self._capacity = capacity
+        return 0
+
+
+cdef class _Bytes:
+    """A column of byte strings that may be null."""
+
+    cdef Block ends      # int32: where each ends in `content`; a leading 0
+    cdef Block content
+    cdef Block validity  # a bit per row
+    cdef int64_t nulls
+
+    def __cinit__(self):
+        self.ends = Block()
+        self.content = Block()
+        self.validity = Block()
+        self.ends.reserve(4)
+        (<int32_t *>self.ends.data)[0] = 0
+        self.ends.size = 4
+
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t row_count, Py_ssize_t content_bytes) except -1:
+        cdef Py_ssize_t bitmap_bytes = (row_count + rows + 7) // 8
+        self.ends.reserve(4 * rows)
+        self.content.reserve(content_bytes)
+        if bitmap_bytes > self.validity.size:
+            self.validity.reserve(bitmap_bytes - self.validity.size)
+            memset(self.validity.data + self.validity.size, 0, bitmap_bytes - self.validity.size)
+            self.validity.size = bitmap_bytes
+        return 0
+
+    cdef void add(self, Py_ssize_t row, const uint8_t *data, Py_ssize_t size) noexcept nogil:
+        """There must be room."""
+        if size < 0:
+            self.nulls += 1
+        else:
+            set_bit(self.validity.data, row)
+            memcpy(self.content.data + self.content.size, data, size)
+            self.content.size += size
+        (<int32_t *>(self.ends.data + self.ends.size))[0] = <int32_t>self.content.size
+        self.ends.size += 4
+
+    cdef tuple buffers(self):
+        return self.nulls, (self.validity if self.nulls else None), self.ends, self.content
+
+
+cdef class Columns:
+    """Collects records as Arrow columns: `add` batches, `take` what has come together, and begin again."""
+
+    cdef readonly Py_ssize_t count
+    cdef bint _with_headers
+    cdef _Bytes _keys, _values, _header_names, _header_values
+    cdef Block _offsets, _timestamps, _types, _header_ends, _header_validity
+    cdef int64_t _header_nulls
+    cdef Py_ssize_t _header_count
+
+    def __init__(self, bint with_headers=False):
+        self._with_headers = with_headers
+        self._begin()
+
+    cdef int _begin(self) except -1:
+        self.count = 0
+        self._keys = _Bytes()
+        self._values = _Bytes()
+        self._offsets = Block()
+        self._timestamps = Block()
+        self._types = Block()
+        if self._with_headers:
+            self._header_names = _Bytes()
+            self._header_values = _Bytes()
+            self._header_ends = Block()
+            self._header_ends.reserve(4)
+            (<int32_t *>self._header_ends.data)[0] = 0
+            self._header_ends.size = 4
+            self._header_validity = Block()
+            self._header_nulls = 0
+            self._header_count = 0
+        return 0
+
+    @property
+    def size(self):
+        """The bytes of keys and values so far."""
+        return self._keys.content.size + self._values.content.size
+
+    def add(self, object payload, int32_t count, int64_t base_offset, int64_t base_timestamp, int64_t append_time,
+            int64_t start_offset, int64_t end_offset):
+        """Add the records of a decompressed batch whose offsets are from `start_offset` on and below `end_offset`.
+
+        `append_time` is the broker's time if it dated the batch, else -1.
+        """
+        cdef Py_buffer view
+        cdef int fault
+        cdef Py_ssize_t bytes_max
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        try:
+            bytes_max = view.len
+            if count < 0 or count > bytes_max:
+                raise InvalidRecords(f"{count} records cannot be in {bytes_max} bytes")
+            if self.size + bytes_max > _ARROW_BYTES_MAX:
+                raise OverflowError("too many bytes for one Arrow batch; take what is there first")
+            self._reserve(count, bytes_max)
+            with nogil:
+                fault = self._walk(<const uint8_t *>view.buf, bytes_max, count, base_offset, base_timestamp,
+                                   append_time, start_offset, end_offset)
+        finally:
+            PyBuffer_Release(&view)
+        if fault:
+            raise InvalidRecords(f"the batch at offset {base_offset} holds malformed records")
+
+    cdef int _reserve(self, Py_ssize_t rows, Py_ssize_t bytes_max) except -1:
+        cdef Py_ssize_t headers_max, bitmap_bytes
+        self._keys.reserve(rows, self.count, bytes_max)
+        self._values.reserve(rows, self.count, bytes_max)
+        self._offsets.reserve(8 * rows)
+        self._timestamps.reserve(8 * rows)
+        self._types.reserve(4 * rows)
+        if self._with_headers:
+            headers_max = bytes_max // 2  # each has two lengths, of a byte at least
+            self._header_names.reserve(headers_max, self._header_count, bytes_max)
+            self._header_values.reserve(headers_max, self._header_count, bytes_max)
+            self._header_ends.reserve(4 * rows)
+            bitmap_bytes = (self.count + rows + 7) // 8
+            if bitmap_bytes > self._header_validity.size:
+                self._header_validity.reserve(bitmap_bytes - self._header_validity.size)
+                memset(self._header_validity.data + self._header_validity.size, 0,
+                       bitmap_bytes - self._header_validity.size)
+                self._header_validity.size = bitmap_bytes
+        return 0
+
+    cdef int _walk(self, const uint8_t *data, Py_ssize_t end, int32_t count, int64_t base_offset,
+                   int64_t base_timestamp, int64_t append_time, int64_t start_offset,
+                   int64_t end_offset) noexcept nogil:
+        cdef Record record
+        cdef Py_ssize_t position = 0
+        cdef int64_t offset, timestamp
+        cdef int32_t index, kind = 1 if append_time >= 0 else 0
+        for index in range(count):
+            if parse_record(data, end, position, &record) != _FINE:
+                return 1
+            position = record.end
+            offset = base_offset + record.offset_delta
+            if offset < start_offset or offset >= end_offset:
+                continue
+            timestamp = append_time if append_time >= 0 else base_timestamp + record.timestamp_delta
+            self._keys.add(self.count, data + record.key, record.key_size)
+            self._values.add(self.count, data + record.value, record.value_size)
+            (<int64_t *>(self._offsets.data + self._offsets.size))[0] = offset
+            self._offsets.size += 8
+            (<int64_t *>(self._timestamps.data + self._timestamps.size))[0] = timestamp * 1000
+            self._timestamps.size += 8
+            (<int32_t *>(self._types.data + self._types.size))[0] = kind
+            self._types.size += 4
+            if self._with_headers:
+                self._add_headers(data, &record)
+            self.count += 1
+        return _FINE
+
+    cdef void _add_headers(self, const uint8_t *data, Record *record) noexcept nogil:
+        """`parse_record` has looked at all of them already."""
+        cdef Py_ssize_t position = record.headers
+        cdef Py_ssize_t start = 0, size = 0
+        cdef int64_t i
+        if record.header_count == 0:
+            self._header_nulls += 1
+        else:
+            set_bit(self._header_validity.data, self.count)
+        for i in range(record.header_count):
+            field_bytes(data, record.end, &position, False, &start, &size)
+            self._header_names.add(self._header_count, data + start, size)
+            field_bytes(data, record.end, &position, True, &start, &size)
+            self._header_values.add(self._header_count, data + start, size)
+            self._header_count += 1
+        (<int32_t *>(self._header_ends.data + self._header_ends.size))[0] = <int32_t>self._header_count
+        self._header_ends.size += 4
+
+    def take(self):
+        """(rows, keys, values, offsets, timestamps in us, timestamp types, headers), and begin anew.
+
+        Keys and values are (nulls, validity, ends, content); headers None, or (nulls, validity, ends, count, names,
+        values).
+        """
+        headers = None
+        if self._with_headers:
+            headers = (
+                self._header_nulls, self._header_validity if self._header_nulls else None, self._header_ends,
+                self._header_count, self._header_names.buffers(), self._header_values.buffers(),
+            )
+        taken = (self.count, self._keys.buffers(), self._values.buffers(), self._offsets, self._timestamps,
+                 self._types, headers)
+        self._begin()
+        return taken
+
+
+def next_offset(object records):
+    """The offset behind the last whole batch of fetched records; -1 if there is no whole batch."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef Py_ssize_t position = 0
+    cdef int64_t length, found = -1
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        while position + _HEADER <= view.len:
+            p = <const uint8_t *>view.buf + position
+            length = <int64_t><int32_t>load32(p + 8) + 12
+            if length < _HEADER:
+                raise CorruptBatch(f"record batch at {position} claims {length} bytes")
+            if position + length > view.len:
+                break
+            found = <int64_t>load64(p) + <int32_t>load32(p + 23) + 1
+            position += length
+    finally:
+        PyBuffer_Release(&view)
+    return found
+
+
+# ---- from columns to records ----
+
+cdef struct BytesColumn:
+    const int32_t *ends       # NULL: the column is missing, all of it null
+    const uint8_t *content
+    const uint8_t *validity   # NULL: no nulls
+    Py_ssize_t offset         # where the rows begin in the blocks
+
+
+cdef inline bint is_null(const BytesColumn *column, Py_ssize_t row) noexcept nogil:
+    cdef Py_ssize_t at = column.offset + row
+    return column.ends == NULL or (column.validity != NULL and not column.validity[at >> 3] & (1 << (at & 7)))
+
+
+cdef inline Py_ssize_t varint_size(int64_t value) noexcept nogil:
+    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    cdef Py_ssize_t size = 1
+    while bits >= 0x80:
+        bits >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_varint(uint8_t *p, int64_t value) noexcept nogil:
+    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    while bits >= 0x80:
+        p[0] = <uint8_t>(bits & 0x7F) | 0x80
+        p += 1
+        bits >>= 7
+    p[0] = <uint8_t>bits
+    return p + 1
+
+
+cdef inline Py_ssize_t cell_size(const BytesColumn *column, Py_ssize_t row) noexcept nogil:
+    """The bytes of a cell; -1 for null."""
+    if is_null(column, row):
+        return -1
+    return column.ends[column.offset + row + 1] - column.ends[column.offset + row]
+
+
+cdef inline Py_ssize_t blob_size(Py_ssize_t size) noexcept nogil:
+    return varint_size(size) + (size if size > 0 else 0)
+
+
+cdef inline uint8_t *put_cell(uint8_t *p, const BytesColumn *column, Py_ssize_t row) noexcept nogil:
+    cdef Py_ssize_t size = cell_size(column, row)
+    p = put_varint(p, size)
+    if size > 0:
+        memcpy(p, column.content + column.ends[column.offset + row], size)
+        p += size
+    return p
+
+
+cdef inline const uint8_t *_address(object buffer) except? NULL:
+    """Where a pyarrow buffer lies; the caller keeps it alive."""
+    if buffer is None:
+        return NULL
+    return <const uint8_t *><size_t>buffer.address
+
+
+cdef int _load(object array, BytesColumn *column) except -1:
+    """A column of an Arrow array of binary or string; None: a column of nulls."""
+    column.ends = NULL
+    column.content = NULL
+    column.validity = NULL
+    column.offset = 0
+    if array is None:
+        return 0
+    buffers = array.buffers()
+    column.validity = _address(buffers[0])
+    column.ends = <const int32_t *>_address(buffers[1])
+    column.content = _address(buffers[2])
+    column.offset = array.offset
+    return 0
+
+
+cdef class Payload:
+    """The records of one batch that is being put together, as they lie in an uncompressed batch."""
+
+    cdef Block _block
+    cdef readonly int32_t count
+
+    def __cinit__(self):
+        self._block = Block()
+
+    @property
+    def size(self):
+        return self._block.size
+
+    def take(self):
+        """The bytes, as something that is never changed again; and begin anew."""
+        taken = self._block
+        self._block = Block()
+        self.count = 0
+        return taken
+
+
+cdef class Encoder:
+    """Puts rows of Arrow columns into record batches, one under way for each partition."""
+
+    cdef readonly list payloads
+    cdef Py_ssize_t _bytes_max
+
+    def __init__(self, Py_ssize_t partition_count, Py_ssize_t bytes_max):
+        """A batch is full at `bytes_max`; a larger record has one for itself."""
+        self.payloads = [Payload() for _ in range(partition_count)]
+        self._bytes_max = bytes_max
+
+    def add(self, object keys, object values, object headers, object partitions, Py_ssize_t start):
+        """Add rows from `start` on. Returns the row to go on with, whose partition's batch is full; or the count.
+
+        Keys, values and partitions are Arrow arrays (keys may be None), headers None or (ends, names, values, offset,
+        validity) of a list of structs.
+        """
+        cdef BytesColumn key, value, header_name, header_value
+        cdef const int32_t *partition
+        cdef const int32_t *header_ends = NULL
+        cdef const uint8_t *header_validity = NULL
+        cdef Py_ssize_t header_offset = 0, row, count = len(values), first, last, i, at
+        cdef Py_ssize_t size, body
+        cdef Payload payload
+        cdef Block block
+        cdef uint8_t *p
+        cdef int64_t number
+        _load(keys, &key)
+        _load(values, &value)
+        partition = <const int32_t *>_address(partitions.buffers()[1]) + <Py_ssize_t>partitions.offset
+        if headers is not None:
+            ends, names, contents, header_offset, validity = headers
+            header_ends = <const int32_t *>_address(ends)
+            header_validity = _address(validity)
+            _load(names, &header_name)
+            _load(contents, &header_value)
+        for row in range(start, count):
+            number = partition[row]
+            if number < 0 or number >= len(self.payloads):
+                raise ValueError(f"there is no partition {number}: the topic has {len(self.payloads)}")
+            payload = <Payload>self.payloads[number]
+            first = last = 0
+            if header_ends != NULL:
+                at = header_offset + row
+                if header_validity == NULL or header_validity[at >> 3] & (1 << (at & 7)):
+                    first, last = header_ends[at], header_ends[at + 1]
+            body = 2 + varint_size(payload.count) + varint_size(last - first)
+            body += blob_size(cell_size(&key, row)) + blob_size(cell_size(&value, row))
+            for i in range(first, last):
+                body += blob_size(cell_size(&header_name, i)) + blob_size(cell_size(&header_value, i))
+            size = varint_size(body) + body
+            block = payload._block
+            if payload.count and block.size + size > self._bytes_max:
+                return row
+            block.reserve(size)
+            p = put_varint(block.data + block.size, body)
+            p[0] = 0  # attributes
+            p[1] = 0  # the timestamp is the batch's
+            p = put_varint(p + 2, payload.count)
+            p = put_cell(p, &key, row)
+            p = put_cell(p, &value, row)
+            p = put_varint(p, last - first)
+            for i in range(first, last):
+                p = put_cell(p, &header_name, i)
+                p = put_cell(p, &header_value, i)
+            block.size += size
+            payload.count += 1
+        return count
+
+
+cdef uint32_t murmur2(const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    """As org.apache.kafka.common.utils.Utils.murmur2 computes it."""
+    cdef uint32_t m = <uint32_t>0x5BD1E995U
+    cdef uint32_t h = <uint32_t>0x9747B28CU ^ <uint32_t>size
+    cdef uint32_t k
+    cdef Py_ssize_t i, whole = size // 4
+    for i in range(whole):
+        memcpy(&k, data + 4 * i, 4)
+        k = (k * m)
+        k ^= k >> 24
+        k = k * m
+        h = h * m
+        h ^= k
+    data += 4 * whole
+    if size % 4 == 3:
+        h ^= <uint32_t>data[2] << 16
+    if size % 4 >= 2:
+        h ^= <uint32_t>data[1] << 8
+    if size % 4 >= 1:
+        h ^= data[0]
+        h = h * m
+    h ^= h >> 13
+    h = h * m
+    h ^= h >> 15
+    return h
+
+
+def partitions_of(object keys, Py_ssize_t count, int32_t partition_count, Py_ssize_t spread):
+    """The partition of each row as the Java client chooses it, as a block of int32.
+
+    Rows without a key go to one partition after the other, beginning with `spread`.
+    """
+    cdef BytesColumn column
+    cdef Block block = Block()
+    cdef Py_ssize_t row, size
+    cdef int32_t *out
+    _load(keys, &column)
+    block.reserve(4 * count if count else 4)
+    out = <int32_t *>block.data
+    for row in range(count):
+        size = cell_size(&column, row)
+        if size < 0:
+            out[row] = <int32_t>(spread % partition_count)
+            spread += 1
+        else:
+            out[row] = <int32_t>(
+                (murmur2(column.content + column.ends[column.offset + row], size) & 0x7FFFFFFF) % <uint32_t>partition_count
+            )
+    block.size = 4 * count
+    return block

@@ -1,0 +1,201 @@
+"""Exactly once: whatever fails in whichever step, the output has every row once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock import Admin, Consumer
+from penstock.client.errors import ConfigurationError
+from penstock.client.shared_transaction import SharedTransaction
+from penstock.spark import sink
+from penstock.spark.sink import write_stream
+from tests.support.systems import System
+
+OUT_PARTITIONS = 3
+
+
+@pytest.fixture
+def out(create: Any, unique: Any) -> str:
+    made: str = create(OUT_PARTITIONS, unique("out"))
+    return made
+
+
+@pytest.fixture
+def written(system: System, out: str) -> Callable[[], list[Any]]:
+    """What a reader of committed records finds."""
+
+    def read(name: str = out) -> list[Any]:
+        with Consumer(system.bootstrap, auto_offset_reset="earliest", stop_at_end=True) as consumer:
+            consumer.assign([(name, index) for index in range(OUT_PARTITIONS)])
+            return list(consumer)
+
+    return read
+
+
+@pytest.fixture
+def copy(spark: Any, system: System, topic: str, out: str, unique: Any, tmp_path: Any) -> Callable[..., None]:
+    """Copy the test's topic to another, over all that is there. It goes on where it ended."""
+    name = unique("query")
+
+    def run(columns: tuple[str, ...] = ("key", "value"), query: str = name, **options: Any) -> None:
+        reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", system.bootstrap)
+        frame = reader.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=60).load()
+        settings = {"topic": out, "trigger": {"availableNow": True}, **options}
+        checkpoint = str(tmp_path / "checkpoint")
+        write_stream(
+            frame.selectExpr(*columns), bootstrap=system.bootstrap, query=query, checkpoint=checkpoint, **settings
+        ).awaitTermination()
+
+    run.query = name  # type: ignore[attr-defined]
+    return run
+
+
+def numbers(records: list[Any]) -> list[int]:
+    return sorted(int(record.value) for record in records)
+
+
+def test_a_topic_is_copied_and_the_group_shows_it(
+    system: System, topic: str, create: Any, fill: Any, copy: Any, written: Any
+) -> None:
+    create()
+    fill(range(100))
+    copy(compression="zstd")
+    assert numbers(written()) == list(range(100))
+    assert {record.key for record in written()} == {b"k%d" % n for n in range(10)}
+    fill(range(100, 130))
+    copy(compression="gzip")
+    assert numbers(written()) == list(range(130))
+    with Admin(system.bootstrap) as admin:
+        offsets = {place.partition: found.offset for place, found in admin.group_offsets(copy.query).items()}
+    assert sum(offsets.values()) == 130
+    assert len(offsets) == 3
+
+
+def test_columns_say_where_rows_go(
+    system: System, topic: str, create: Any, fill: Any, copy: Any, out: str, unique: Any, written: Any
+) -> None:
+    create()
+    other = create(OUT_PARTITIONS, unique("other"))
+    fill(range(60))
+    headers = "array(struct('from' as key, cast(partition as string) as value))"
+    copy(
+        (
+            "cast(value as string) as value",
+            f"if(int(cast(value as string)) % 2 = 0, '{other}', null) as topic",
+            "int(cast(value as string)) % 3 as partition",
+            f"cast({headers} as array<struct<key: string, value: binary>>) as headers",
+        ),
+        topics=[other],
+    )
+    for name, rest in ((out, 1), (other, 0)):
+        found = written(name)
+        assert numbers(found) == list(range(rest, 60, 2))
+        assert all(record.partition == int(record.value) % 3 for record in found)
+        assert all(record.headers == (("from", b"%d" % (int(record.value) % 3)),) for record in found)
+        assert all(record.key is None for record in found)
+
+
+class Failure(Exception):
+    """An injected one."""
+
+
+# The steps of a micro-batch on the driver, in order. Each fails once before and once after it was done.
+STEPS = [
+    (SharedTransaction, "begin"),
+    (SharedTransaction, "committed"),
+    (SharedTransaction, "add"),
+    (sink, "_run"),
+    (SharedTransaction, "add_offsets"),
+    (SharedTransaction, "commit"),
+]
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS, ids=[name.strip("_") for _, name in STEPS])
+def test_a_batch_that_fails_in_any_step_is_there_once(
+    create: Any, fill: Any, copy: Any, written: Any, monkeypatch: pytest.MonkeyPatch, step: Any, is_done: bool
+) -> None:
+    create()
+    fill(range(100))
+    owner, name = step
+    real = getattr(owner, name)
+    calls = []
+
+    def failing(*arguments: Any) -> Any:
+        calls.append(name)
+        if len(calls) != 2:  # the second batch, or the second call in the first
+            return real(*arguments)
+        if is_done:
+            real(*arguments)
+        raise Failure(name)
+
+    monkeypatch.setattr(owner, name, failing)
+    # As after a crash of the driver, nobody cleans up.
+    monkeypatch.setattr(sink.Sink, "_abort_if_possible", lambda self: None)
+    with pytest.raises(Exception, match="Failure"):
+        copy()
+    copy()
+    assert numbers(written()) == list(range(100))
+
+
+def test_two_runs_of_a_query_cannot_both_write(
+    system: System, create: Any, fill: Any, copy: Any, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create()
+    fill(range(40))
+    real = SharedTransaction.commit
+
+    def overtaken(transaction: SharedTransaction) -> None:
+        monkeypatch.setattr(SharedTransaction, "commit", real)
+        SharedTransaction(transaction._cluster, copy.query).begin()  # as another driver of the same query does
+        real(transaction)
+
+    monkeypatch.setattr(SharedTransaction, "commit", overtaken)
+    with pytest.raises(Exception, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+        copy()
+    assert written() == []
+    copy()
+    assert numbers(written()) == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "says"),
+    [
+        (("key",), {}, "there is no column value"),
+        (("value", "offset"), {}, "there is no place for column offset"),
+        (("offset as value",), {}, "column value is bigint: make it binary or string"),
+        (("value",), {"topic": None}, "say where to write"),
+        (("value",), {"topic": None, "topics": ["a", "b"]}, "a column topic must say where each row goes"),
+        (("value",), {"compression": "rar"}, "compression is 'rar': use one of none, gzip, snappy, lz4, zstd"),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(
+    create: Any, copy: Any, columns: Any, options: dict[str, Any], says: str
+) -> None:
+    create()
+    with pytest.raises(ConfigurationError, match=says):
+        copy(columns, **options)
+
+
+def test_a_topic_must_be_there(create: Any, fill: Any, copy: Any) -> None:
+    create()
+    fill(range(3))
+    with pytest.raises(Exception, match="there is no topic no-such-topic: create it first"):
+        copy(topic="no-such-topic")
+
+
+def test_a_plain_write_puts_every_row_somewhere(spark: Any, system: System, out: str, written: Any) -> None:
+    frame = spark.range(1000).selectExpr("cast(id % 7 as string) as key", "cast(id as string) as value")
+    options = {"kafka.bootstrap.servers": system.bootstrap, "topic": out, "kafka.compression.type": "lz4"}
+    frame.repartition(4).write.format("penstock").options(**options).mode("append").save()
+    found = written()
+    assert numbers(found) == list(range(1000))
+    by_key = {record.key: record.partition for record in found}
+    assert len({(record.key, record.partition) for record in found}) == len(by_key) == 7, "a key has one partition"
+    with pytest.raises(Exception, match="a topic cannot be overwritten"):
+        frame.write.format("penstock").options(**options).mode("overwrite").save()
+    with pytest.raises(Exception, match="there is no option tpoic for writing"):
+        frame.write.format("penstock").options(**options, tpoic="x").mode("append").save()
