@@ -7,12 +7,13 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from bench.scenarios import Numbers
+from bench.scenarios import Numbers, new_topic, run_module
 from penstock.client.connection import Connection
 from penstock.wire.batch import encode_batch
 from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -28,7 +29,7 @@ _MIB = 1024 * 1024
 
 
 def compaction(make: Callable[..., System], records: int = _RECORDS, keys: int = _KEYS) -> Numbers:
-    """From the moment the topic is to be compacted until all but its last segment is."""
+    """From when the topic is to be compacted until all but its last segment is; somebody produces elsewhere meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
         system = make(Path(folder) / "data", log_cleaner_backoff_ms="50").start()
         try:
@@ -36,18 +37,28 @@ def compaction(make: Callable[..., System], records: int = _RECORDS, keys: int =
             config = {"segment.bytes": str(128 * _MIB), "min.cleanable.dirty.ratio": "0.01"}
             admin.create_topics([NewTopic(_TOPIC, 1, 1, config=config)])[_TOPIC].result()
             _write(system, records, keys)
+            idle_p99_us = _produce_p99_us(system)
             cpu_before, began = system.cpu_seconds(), time.perf_counter()
-            _compact(admin)
-            memory_max = _wait(system)
-            elapsed_s = time.perf_counter() - began
-            cpu_s = system.cpu_seconds() - cpu_before
+            with ThreadPoolExecutor(1) as pool:
+                busy = pool.submit(_produce_p99_us, system)
+                _compact(admin)
+                memory_max = _wait(system)
+                elapsed_s = time.perf_counter() - began
+                cpu_s = system.cpu_seconds() - cpu_before
+                busy_p99_us = busy.result()
         finally:
             system.kill()
     return {
         "records_per_second": records / elapsed_s,
         "cpu_s_per_million": cpu_s / records * 1e6,
         "memory_mib": memory_max / _MIB,
+        "p99_growth": busy_p99_us / idle_p99_us,
     }
+
+
+def _produce_p99_us(system: System) -> float:
+    """How long single produces to another topic take."""
+    return run_module("bench.load", system.port, new_topic(system), 1, 1, 1.5)["p99_us"]
 
 
 def _write(system: System, records: int, keys: int) -> None:

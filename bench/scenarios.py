@@ -87,11 +87,16 @@ def java_producer_1k(system: System) -> Numbers:
     return produce_with_java(system, new_topic(system), 600_000, 1024)
 
 
+def run_module(name: str, *arguments: object) -> Numbers:
+    """Run a load in a process of its own; it prints its numbers."""
+    command = [sys.executable, "-m", name, *map(str, arguments)]
+    numbers: Numbers = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    return numbers
+
+
 def _load(system: System, connections: int, depth: int, seconds: float = 4.0) -> Numbers:
-    arguments = [str(system.port), new_topic(system), str(connections), str(depth), str(seconds)]
-    command = [sys.executable, "-m", "bench.load", *arguments]
     cpu = system.cpu_seconds()
-    result: Numbers = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    result = run_module("bench.load", system.port, new_topic(system), connections, depth, seconds)
     result["cpu_us_per_request"] = (system.cpu_seconds() - cpu) / (result["per_second"] * (seconds + 1)) * 1e6
     return result
 
@@ -106,6 +111,13 @@ def hundred_connections(system: System) -> Numbers:
 
 def round_trip(system: System) -> Numbers:
     return _load(system, 1, 1)
+
+
+def transactions(system: System) -> Numbers:
+    cpu = system.cpu_seconds()
+    result = run_module("bench.transactions", system.port, new_topic(system, 3), 4.0)
+    result["cpu_ms_per_transaction"] = (system.cpu_seconds() - cpu) / result.pop("transactions") * 1000
+    return result
 
 
 # ---- consuming ----

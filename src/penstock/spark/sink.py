@@ -57,6 +57,7 @@ def write_stream(
     checkpoint: str,
     topic: str | None = None,
     topics: Iterable[str] = (),
+    output_mode: str = "append",
     compression: str = "none",
     trigger: Mapping[str, Any] | None = None,
     tasks: int | None = None,
@@ -67,7 +68,8 @@ def write_stream(
 
     The frame has a column `value` (string or binary) and perhaps `key`, `headers`, `partition`, and `topic` if rows go
     to several `topics`. `query` names the query for good: it is its transactional id and its consumer group, so two
-    runs of one query cannot both write. `trigger` is what `DataStreamWriter.trigger` takes: {"availableNow": True}.
+    runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for aggregations, where a row
+    replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger` takes: {"availableNow": True}.
     """
     names = tuple(dict.fromkeys([topic, *topics] if topic else topics))
     if not names:
@@ -78,7 +80,8 @@ def write_stream(
     options = SinkOptions(bootstrap, query, names, CODECS[compression], tasks, int(transaction_timeout * 1000), timeout)
     sink = Sink(options, topic or (names[0] if len(names) == 1 else None), checkpoint)
     writer = frame.writeStream.foreachBatch(sink.write_batch).option("checkpointLocation", checkpoint)
-    return writer.queryName(query).trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+    writer = writer.queryName(query).outputMode(output_mode)
+    return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
 
 
 class Sink:
