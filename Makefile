@@ -20,7 +20,8 @@ $(READY): pyproject.toml setup.py constraints.txt scripts/need $(KERNEL)
 	@touch $(READY)
 
 demo: setup
-	@$(BIN)/python demo/run.py
+	@scripts/need jdk
+	@$(BIN)/python -m demo.run $(SECONDS)
 
 test: setup
 	@scripts/need java

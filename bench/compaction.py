@@ -29,7 +29,7 @@ _MIB = 1024 * 1024
 
 
 def compaction(make: Callable[..., System], records: int = _RECORDS, keys: int = _KEYS) -> Numbers:
-    """From when the topic is to be compacted until all but its last segment is; somebody produces elsewhere meanwhile."""
+    """From when the topic is to be compacted until all but its last segment is, while somebody produces elsewhere."""
     with tempfile.TemporaryDirectory() as folder:
         system = make(Path(folder) / "data", log_cleaner_backoff_ms="50").start()
         try:

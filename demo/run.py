@@ -1,72 +1,166 @@
-"""A small demonstration: a broker comes up, events go in, events come out, and everything is counted.
+"""Website activity tracking, end to end on one machine: a broker, a website, and a pipeline on Spark.
 
-make demo
+    make demo              until Ctrl-C
+    make demo SECONDS=60   ends by itself
+
+At the end everything is counted: what the broker acknowledged, what came out of the pipeline, and what is in the table.
 """
 
 from __future__ import annotations
 
-import random
+import signal
+import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 import penstock.testing
-from penstock import Admin, Consumer, Producer
+from demo.activity import COUNTRIES, PROFILES, VIEWS, Website
+from demo.pipeline import COUNTS, Pipeline
+from penstock import Admin, Consumer
 
-TOPIC = "page-views"
 PARTITIONS = 3
-EVENTS = 20_000
-PAGES = ["/", "/products", "/products/42", "/cart", "/checkout", "/help"]
+VIEWS_PER_SECOND = 2_000
+_SHELTERED = "--sheltered"
 
 console = Console()
 
 
-def produce(bootstrap: str) -> Counter[str]:
-    """Send events, and count those that the broker acknowledged."""
-    chance = random.Random(7)
-    sent = []
-    with Producer(bootstrap, value_serializer="json", compression="zstd") as producer:
-        for number in range(EVENTS):
-            user, page = f"user-{chance.randrange(500)}", chance.choice(PAGES)
-            sent.append((page, producer.send(TOPIC, {"event": number, "user": user, "page": page}, key=user)))
-    return Counter(page for page, delivery in sent if delivery.result().offset >= 0)
+class Results:
+    """Reads what the pipeline has committed, live. A later count of a minute and country replaces the one before."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
+        self.counts: dict[tuple[int, str], int] = {}
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with Consumer(self._bootstrap, auto_offset_reset="earliest", value_deserializer="json") as consumer:
+            consumer.assign([(COUNTS, index) for index in range(PARTITIONS)])
+            while True:
+                records = consumer.poll_many(1000, 0.2)
+                for record in records:
+                    self.counts[record.value["minute"], record.value["country"]] = record.value["count"]
+                if not records and self._stopping.is_set():
+                    return
 
 
-def consume(bootstrap: str) -> Counter[str]:
-    """Read everything back as a member of a group, and count it."""
-    settings = {"auto_offset_reset": "earliest", "value_deserializer": "json", "stop_at_end": True}
-    with Consumer(bootstrap, group="demo", topics=[TOPIC], **settings) as consumer:
-        return Counter(record.value["page"] for record in consumer)
+def create_topics(bootstrap: str) -> None:
+    with Admin(bootstrap) as admin:
+        admin.create_topic(VIEWS, partitions=PARTITIONS)
+        admin.create_topic(PROFILES, partitions=1, config={"cleanup.policy": "compact"})
+        admin.create_topic(COUNTS, partitions=PARTITIONS, config={"cleanup.policy": "compact"})
 
 
-def timed(what: str, work: Callable[[str], Counter[str]], bootstrap: str) -> Counter[str]:
-    began = time.perf_counter()
-    counts = work(bootstrap)
-    console.print(f"{counts.total():,} events {what} in {time.perf_counter() - began:.2f} s")
-    return counts
+def shown(website: Website, pipeline: Pipeline, results: Results, admin: Admin) -> Group:
+    """The state of everything, as a picture."""
+    counts = Table("minute", *COUNTRIES, title="page views per minute and country, as committed")
+    for minute in sorted({minute for minute, _ in results.counts})[-5:]:
+        cells = (f"{results.counts.get((minute, country), 0):,}" for country in COUNTRIES)
+        counts.add_row(time.strftime("%H:%M", time.gmtime(minute / 1000)), *cells)
+    queries = Table("query", "batch", "rows in it", "rows/s", "took", "lag", title="the pipeline")
+    lag: int | None = None
+    with suppress(Exception):  # the group is there after the first batch
+        lag = sum(partition.lag or 0 for partition in admin.group_lag(COUNTS))
+    for progress in pipeline.progress():
+        is_counting = progress.get("name") == COUNTS
+        queries.add_row(
+            str(progress.get("name", "starting")),
+            str(progress.get("batchId", "")),
+            f"{progress.get('numInputRows', 0):,}",
+            f"{progress.get('processedRowsPerSecond', 0) or 0:,.0f}",
+            f"{progress.get('batchDuration', 0)} ms",
+            f"{lag:,}" if is_counting and lag is not None else "",
+        )
+    total = Text(f"{website.acknowledged.total():,} views in, {sum(results.counts.values()):,} counted so far")
+    return Group(total, queries, counts)
 
 
-def main() -> int:
-    began = time.perf_counter()
-    with penstock.testing.broker(as_process=True) as broker:
-        console.print(f"broker ready on {broker.bootstrap} after {time.perf_counter() - began:.2f} s")
-        with Admin(broker.bootstrap) as admin:
-            admin.create_topic(TOPIC, partitions=PARTITIONS)
-            console.print(f"topic {TOPIC} created with {PARTITIONS} partitions")
-        acknowledged = timed("acknowledged", produce, broker.bootstrap)
-        seen = timed("read back", consume, broker.bootstrap)
-    table = Table("page", "views in", "views out")
-    for page in PAGES:
-        table.add_row(page, f"{acknowledged[page]:,}", f"{seen[page]:,}")
-    console.print(table)
-    is_right = acknowledged == seen and seen.total() == EVENTS
-    console.print("everything that went in came out" if is_right else "[red]counts differ[/red]")
+def watch(seconds: float, website: Website, pipeline: Pipeline, results: Results, admin: Admin) -> None:
+    """Show what happens until the time is up or somebody presses Ctrl-C."""
+    is_enough = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: is_enough.set())  # Spark's own handler would cancel the batch under way
+    end = time.monotonic() + seconds
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        while time.monotonic() < end and website.failure is None and not is_enough.wait(0.5):
+            live.update(shown(website, pipeline, results, admin))
+            pipeline.check_running()
+
+
+def is_complete(website: Website, results: Results, table_rows: int, lag: int) -> bool:
+    """Compare what went in with what came out, and say so."""
+    sent, counted = website.acknowledged, results.counts
+    summary = Table("", "page views", title="what went in and what came out")
+    summary.add_row("acknowledged by the broker", f"{sent.total():,}")
+    summary.add_row("counted per minute, read back committed", f"{sum(counted.values()):,}")
+    summary.add_row("rows in the Parquet table", f"{table_rows:,}")
+    summary.add_row(f"lag of the group {COUNTS}", f"{lag:,}")
+    console.print(summary)
+    return dict(sent) == counted and table_rows == sent.total() and lag == 0
+
+
+def main(seconds: float) -> int:
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
+        began = time.perf_counter()
+        with penstock.testing.broker(as_process=True) as broker, Admin(broker.bootstrap) as admin:
+            console.print(f"broker ready on {broker.bootstrap} after {time.perf_counter() - began:.2f} s")
+            create_topics(broker.bootstrap)
+            website, results = Website(broker.bootstrap, VIEWS_PER_SECOND), Results(broker.bootstrap)
+            website.start()
+            console.print(f"the website sends {VIEWS_PER_SECOND:,} page views a second; starting Spark")
+            pipeline = Pipeline(broker.bootstrap, Path(folder))
+            pipeline.start()
+            results.start()
+            watch(seconds, website, pipeline, results, admin)
+            console.print("stopping: the website first, then the pipeline when it has read everything")
+            website.stop()
+            table_rows = pipeline.finish()
+            results.stop()
+            lag = sum(partition.lag or 0 for partition in admin.group_lag(COUNTS))
+            is_right = is_complete(website, results, table_rows, lag)
+    console.print("everything that went in came out, once" if is_right else "[red]the counts differ[/red]")
     return 0 if is_right else 1
 
 
+def _seconds(arguments: list[str]) -> float:
+    if not arguments or not arguments[0]:
+        return float("inf")
+    try:
+        return float(arguments[0])
+    except ValueError:
+        sys.exit(f"SECONDS={arguments[0]} is not a number")
+
+
+def sheltered(arguments: list[str]) -> int:
+    """Run the demonstration where Ctrl-C does not reach it: else it would end Spark's tasks in the midst of their work.
+
+    It is told when Ctrl-C is pressed, and ends in good order.
+    """
+    command = [sys.executable, "-m", "demo.run", _SHELTERED, *arguments]
+    with subprocess.Popen(command, start_new_session=True) as child:
+        while True:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:
+                child.send_signal(signal.SIGINT)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    given = sys.argv[1:]
+    sys.exit(main(_seconds(given[1:])) if given[:1] == [_SHELTERED] else sheltered(given))

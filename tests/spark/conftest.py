@@ -14,8 +14,7 @@ from tests.support.systems import System
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    running = session("local[2]", app="penstock-tests", spark_sql_shuffle_partitions=2)
-    running.sparkContext.setLogLevel("OFF")
+    running = session("local[2]", app="penstock-tests", log_level="OFF", spark_sql_shuffle_partitions=2)
     yield running
     running.stop()
 

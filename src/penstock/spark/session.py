@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
 }
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -22,19 +24,28 @@ _LOCAL_DEFAULTS = {
 }
 
 
-def session(master: str = "local[*]", *, app: str = "penstock", **config: Any) -> SparkSession:
+def session(
+    master: str = "local[*]", *, app: str = "penstock", log_level: str = "ERROR", **config: Any
+) -> SparkSession:
     """A Spark session: on this machine by default, on any master, or on a Spark Connect server ("sc://host:port").
 
     Settings are Spark's, with underscores for dots: `session(spark_sql_shuffle_partitions=4)`. Tasks run with the
-    interpreter that runs this.
+    interpreter that runs this. Of what Spark has to say, errors are shown; `log_level` asks for more.
     """
-    given = {name.replace("_", ".") if "." not in name else name: str(value) for name, value in config.items()}
+    given = {name.replace("_", "."): str(value) for name, value in config.items()}
     if master.startswith("sc://"):
         return _configured(SparkSession.builder.appName(app).remote(master), given)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    local = _LOCAL_DEFAULTS if master.startswith("local") else {}
-    return _configured(SparkSession.builder.appName(app).master(master), {**_DEFAULTS, **local, **given})
+    settings = {
+        **_DEFAULTS,
+        "spark.log.level": log_level,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+    }
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= _LOCAL_DEFAULTS
+    return _configured(SparkSession.builder.appName(app).master(master), {**settings, **given})
 
 
 def _configured(builder: Any, settings: dict[str, str]) -> SparkSession:

@@ -69,7 +69,8 @@ def write_stream(
     The frame has a column `value` (string or binary) and perhaps `key`, `headers`, `partition`, and `topic` if rows go
     to several `topics`. `query` names the query for good: it is its transactional id and its consumer group, so two
     runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for aggregations, where a row
-    replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger` takes: {"availableNow": True}.
+    replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger` takes, as in
+    {"availableNow": True}.
     """
     names = tuple(dict.fromkeys([topic, *topics] if topic else topics))
     if not names:
