@@ -10,6 +10,7 @@ from pathlib import Path
 from penstock import Admin
 from tests.support.systems import System
 
+GROUPS = ("at-most-once", "at-least-once", "exactly-once")
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
@@ -20,9 +21,17 @@ def run(name: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+def forget_earlier_runs(admin: Admin) -> None:
+    """The examples have groups with fixed names."""
+    groups = [listing.group for listing in admin.list_groups() if listing.group in GROUPS]
+    admin.delete_groups(groups)
+    admin.delete_topics([name for name in admin.list_topics() if name.startswith("at-least-once.retry")])
+
+
 def test_the_examples_run_one_after_the_other(
     system: System, admin: Admin, create: Callable[..., None], unique: Callable[[str], str]
 ) -> None:
+    forget_earlier_runs(admin)
     orders, billed = unique("orders"), unique("billed")
     create(orders)
     create(billed)

@@ -82,8 +82,8 @@ def test_a_failing_record_is_retried_when_due_and_then_becomes_a_dead_letter(
 
     assert handling.values() == ["good", "bad", "fine", "bad", "bad"]
     times = [moment for moment, record in handling.seen if record.value == "bad"]
-    assert times[1] - times[0] >= 0.3
-    assert times[2] - times[1] >= 0.6
+    assert times[1] - times[0] >= 0.299  # when a record is due is noted in milliseconds
+    assert times[2] - times[1] >= 0.599
     tried = [record for _, record in handling.seen if record.value == "bad"]
     assert [attempts(record) for record in tried] == [0, 1, 2]
     # The handler sees a retried record where it first was.
