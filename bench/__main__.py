@@ -255,7 +255,7 @@ def _report(measured: dict[str, Any]) -> str:
         "# Penstock beside Apache Kafka",
         "",
         f"{date.today().isoformat()}, Apache Kafka {KAFKA_VERSION} (KRaft, one node, defaults), {platform.machine()}, "
-        f"Python {platform.python_version()}. Medians of three to five rounds, the systems "
+        f"Python {platform.python_version()}. Medians of one to five rounds, the systems "
         "alternating in each scenario; scenarios may come from different runs; the ratio is the median of the "
         "rounds' ratios. Made by `make bench`.",
         "",
