@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from penstock.wire._codec cimport load16, load32, load64, store16, store32, store64
-from penstock.wire._kernel cimport Record, parse_record
+from penstock.wire._kernel cimport Record, parse_record, put_varint, varint_size
 
 import os
 
@@ -417,25 +417,6 @@ cdef struct Verdict:
     int32_t kept               # how many records stay
     bint has_tombstones        # and whether there are deletions among them that the map covers
     int64_t max_timestamp      # of those that stay; -1 if none has one
-
-
-cdef inline Py_ssize_t varint_size(int64_t value) noexcept nogil:
-    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    cdef Py_ssize_t size = 1
-    while bits >= 0x80:
-        bits >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint8_t *put_varint(uint8_t *p, int64_t value) noexcept nogil:
-    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    while bits >= 0x80:
-        p[0] = <uint8_t>(bits & 0x7F) | 0x80
-        bits >>= 7
-        p += 1
-    p[0] = <uint8_t>bits
-    return p + 1
 
 
 cdef struct Bytes:

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ConfigurationError
 from penstock.client.shared_transaction import Identity
-from penstock.spark.placing import Layout, placed
+from penstock.spark.placing import placed
 from penstock.spark.rows import CODECS, check_columns, with_key
-from penstock.spark.writing import WritePlan, Writer, places_of
+from penstock.spark.writing import WritePlan, Writer, layout_of, places_of
 from penstock.wire.messages.init_producer_id import InitProducerIdRequest
 
 _KNOWN = ("kafka.bootstrap.servers", "topic", "topics", "kafka.compression.type")
@@ -52,21 +52,14 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         with Cluster(self._bootstrap, client_id="penstock-spark") as cluster:
-            layout = self._layout(cluster)
-            places = places_of(list(layout.topics.items()))
+            layout = layout_of(cluster, self._topics, self._topic)
+            places = places_of(layout)
             writer = Writer(WritePlan(self._bootstrap, places, _identity(cluster), False, self._codec, 60.0), cluster)
             rows = (self._without_topic(batch) for batch in iterator)
             for batch in with_key(placed(layout, rows)):
                 writer.add(batch)
             writer.finish()
         return Written(sum(writer.counts.values()))
-
-    def _layout(self, cluster: Cluster) -> Layout:
-        found = cluster.topics(self._topics)
-        missing = [name for name in self._topics if name not in found]
-        if missing:
-            raise ConfigurationError(f"there is no topic {', '.join(missing)}: create it first")
-        return Layout({name: len(found[name].leaders) for name in self._topics}, self._topic)
 
     def _without_topic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The option wins over the column, as in Spark's own sink."""

@@ -29,7 +29,7 @@ from penstock.client.shared_transaction import Committed, SharedTransaction
 from penstock.spark.placing import Layout, placed
 from penstock.spark.ranges import from_json
 from penstock.spark.rows import CODECS, COLUMNS, HEADERS, check_columns, with_key
-from penstock.spark.writing import WritePlan, places_of, write
+from penstock.spark.writing import WritePlan, layout_of, places_of, write
 from penstock.wire.compression import Codec
 from penstock.wire.errors import ErrorCode
 
@@ -101,8 +101,8 @@ class Sink:
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless it is there already."""
         identity = self._transaction.begin()
-        layout = self._layout()
-        places = places_of(list(layout.topics.items()))
+        layout = layout_of(self._cluster, self._options.topics, self._default_topic)
+        places = places_of(layout)
         if self._last_batch() >= batch_id:
             return
         try:
@@ -117,13 +117,6 @@ class Sink:
         except Exception:
             self._abort_if_possible()
             raise
-
-    def _layout(self) -> Layout:
-        found = self._cluster.topics(self._options.topics)
-        missing = [name for name in self._options.topics if name not in found]
-        if missing:
-            raise ConfigurationError(f"there is no topic {', '.join(missing)}: create it first")
-        return Layout({name: len(found[name].leaders) for name in self._options.topics}, self._default_topic)
 
     def _last_batch(self) -> int:
         """The last batch that was committed; -1 if there is none."""

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from penstock.client.cluster import RETRIABLE, Cluster, Moved, Refused, TopicPartition
 from penstock.client.connection import ConnectionLost
+from penstock.client.errors import ConfigurationError
 from penstock.client.shared_transaction import Identity
+from penstock.spark.placing import Layout
 from penstock.wire import _kernel
 from penstock.wire._arrow import Encoder
 from penstock.wire.api import APIS, ApiKey
@@ -194,6 +196,15 @@ def write(plan: WritePlan, rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[int
     yield from sorted(writer.counts.items())
 
 
-def places_of(topics: Sequence[tuple[str, int]]) -> tuple[TopicPartition, ...]:
-    """All partitions of topics, each with its count, as rows number them."""
-    return tuple(TopicPartition(topic, index) for topic, count in topics for index in range(count))
+def layout_of(cluster: Cluster, topics: Sequence[str], default: str | None) -> Layout:
+    """The topics to write to, as they are now."""
+    found = cluster.topics(topics)
+    missing = [name for name in topics if name not in found]
+    if missing:
+        raise ConfigurationError(f"there is no topic {', '.join(missing)}: create it first")
+    return Layout({name: len(found[name].leaders) for name in topics}, default)
+
+
+def places_of(layout: Layout) -> tuple[TopicPartition, ...]:
+    """All partitions of its topics, as rows number them."""
+    return tuple(TopicPartition(topic, index) for topic, count in layout.topics.items() for index in range(count))

@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from penstock.wire._codec cimport load32, load64
-from penstock.wire._kernel cimport Record, field_bytes, parse_record
+from penstock.wire._kernel cimport Record, field_bytes, parse_record, put_varint, varint_size
 
 from penstock.wire.errors import CorruptBatch, InvalidRecords
 
@@ -288,25 +288,6 @@ cdef struct BytesColumn:
 cdef inline bint is_null(const BytesColumn *column, Py_ssize_t row) noexcept nogil:
     cdef Py_ssize_t at = column.offset + row
     return column.ends == NULL or (column.validity != NULL and not column.validity[at >> 3] & (1 << (at & 7)))
-
-
-cdef inline Py_ssize_t varint_size(int64_t value) noexcept nogil:
-    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    cdef Py_ssize_t size = 1
-    while bits >= 0x80:
-        bits >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint8_t *put_varint(uint8_t *p, int64_t value) noexcept nogil:
-    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    while bits >= 0x80:
-        p[0] = <uint8_t>(bits & 0x7F) | 0x80
-        p += 1
-        bits >>= 7
-    p[0] = <uint8_t>bits
-    return p + 1
 
 
 cdef inline Py_ssize_t cell_size(const BytesColumn *column, Py_ssize_t row) noexcept nogil:

@@ -1,6 +1,6 @@
 # What other native modules use of the record kernel.
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef struct Record:
     int64_t timestamp_delta
@@ -18,3 +18,24 @@ cdef int parse_record(const uint8_t *data, Py_ssize_t limit, Py_ssize_t position
 
 cdef int field_bytes(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, bint nullable,
                      Py_ssize_t *start, Py_ssize_t *size) noexcept nogil
+
+
+cdef inline Py_ssize_t varint_size(int64_t value) noexcept nogil:
+    """The bytes of a zigzag number."""
+    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    cdef Py_ssize_t size = 1
+    while bits >= 0x80:
+        bits >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_varint(uint8_t *p, int64_t value) noexcept nogil:
+    """Write a zigzag number; returns where it ends."""
+    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    while bits >= 0x80:
+        p[0] = <uint8_t>(bits & 0x7F) | 0x80
+        bits >>= 7
+        p += 1
+    p[0] = <uint8_t>bits
+    return p + 1

@@ -545,11 +545,7 @@ cdef tuple decode_headers(const uint8_t *data, Record *record):
 # ---- encoding ----
 
 cdef int put_varlong(Writer out, int64_t value) except -1:
-    cdef uint64_t bits = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    while bits >= 0x80:
-        out.reserve(1)[0] = <uint8_t>(bits & 0x7F) | 0x80
-        bits >>= 7
-    out.reserve(1)[0] = <uint8_t>bits
+    put_varint(out.reserve(varint_size(value)), value)
     return 0
 
 
