@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,34 @@ from tests.support.systems import System, free_port
 TOPIC, PARTITIONS, WRITERS, READERS = "t", 4, 4, 2
 
 
-def test_no_promise_is_broken_under_kills_pauses_and_cuts(
-    tmp_path: Path, request: pytest.FixtureRequest, seed: int
-) -> None:
-    seconds = 20.0 if request.config.getoption("--chaos") == "short" else 300.0
-    chance = random.Random(seed)
-    proxy_port = free_port()
+@pytest.fixture
+def proxy_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, proxy_port: int) -> Iterator[System]:
     options = {
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy_port}",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     }
-    broker = System("penstock", tmp_path / "data", options).start()
-    proxy = Proxy(proxy_port, broker.port)
+    running = System("penstock", tmp_path / "data", options).start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def proxy(broker: System, proxy_port: int) -> Iterator[Proxy]:
+    running = Proxy(proxy_port, broker.port)
+    yield running
+    running.close()
+
+
+def test_no_promise_is_broken_under_kills_pauses_and_cuts(
+    broker: System, proxy: Proxy, proxy_port: int, request: pytest.FixtureRequest, seed: int
+) -> None:
+    seconds = 20.0 if request.config.getoption("--chaos") == "short" else 300.0
+    chance = random.Random(seed)
     bootstrap = f"127.0.0.1:{proxy_port}"
     with Admin(bootstrap) as admin:
         admin.create_topic(TOPIC, partitions=PARTITIONS)
@@ -57,8 +73,6 @@ def test_no_promise_is_broken_under_kills_pauses_and_cuts(
     outcomes = [one.outcome for one in history]
     assert min(outcomes.count(Outcome.COMMITTED), outcomes.count(Outcome.ABORTED)) > 10, "too little happened"
     assert sum(len(session.records) for reader in readers for session in reader.polled) > 100
-    proxy.close()
-    broker.kill()
 
 
 def _harass(broker: System, proxy: Proxy, chance: random.Random, seconds: float) -> None:
