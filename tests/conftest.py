@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """A running broker: Penstock in ring 2, real Kafka in ring 3."""
     data = tmp_path_factory.mktemp(request.param) / "data"
-    running = (systems.penstock if request.param == "penstock" else systems.kafka)(data).start()
+    running = systems.named(request.param, data).start()
     yield running
     running.kill()
 

@@ -40,15 +40,9 @@ QUICK = {"transaction_state_log_num_partitions": "3", "offsets_topic_num_partiti
 @pytest.fixture(scope="module", params=["penstock", "kafka"])
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     data = tmp_path_factory.mktemp(f"txn-clients-{request.param}") / "data"
-    running = (systems.penstock if request.param == "penstock" else systems.kafka)(data, **QUICK).start()
+    running = systems.named(request.param, data, **QUICK).start()
     yield running
     running.kill()
-
-
-@pytest.fixture
-def connection(system: System) -> Iterator[Connection]:
-    with system.connect() as made:
-        yield made
 
 
 @pytest.fixture

@@ -46,15 +46,9 @@ SETTINGS = {
 @pytest.fixture(scope="module", params=["penstock", "kafka"])
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     data = tmp_path_factory.mktemp(f"txn-tools-{request.param}") / "data"
-    running = (systems.penstock if request.param == "penstock" else systems.kafka)(data, **SETTINGS).start()
+    running = systems.named(request.param, data, **SETTINGS).start()
     yield running
     running.kill()
-
-
-@pytest.fixture
-def connection(system: System) -> Iterator[Connection]:
-    with system.connect() as made:
-        yield made
 
 
 @pytest.fixture

@@ -140,6 +140,11 @@ def kafka(data: Path, **options: str) -> System:
     return System("kafka", data, _dotted(options))
 
 
+def named(name: str, data: Path, **options: str) -> System:
+    """Either of them, by its name."""
+    return System(name, data, _dotted(options))
+
+
 def _dotted(options: dict[str, str]) -> dict[str, str]:
     return {name.replace("_", "."): value for name, value in options.items()}
 

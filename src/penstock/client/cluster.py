@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from penstock.client.connection import Connection, ConnectionLost, api_of
 from penstock.client.errors import ConfigurationError, PenstockError
+from penstock.client.records import TopicPartition
 from penstock.wire.errors import ErrorCode
 from penstock.wire.messages.api_versions import ApiVersionsRequest
 from penstock.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -71,11 +72,6 @@ class Moved(Exception):
     def __init__(self, code: int) -> None:
         self.code = ErrorCode(code)
         super().__init__(self.code.name)
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True)

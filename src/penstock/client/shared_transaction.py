@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.client.cluster import Cluster, TopicPartition, check
+from penstock.client.cluster import Cluster, check
+from penstock.client.records import TopicPartition
 from penstock.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from penstock.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from penstock.wire.messages.end_txn import EndTxnRequest

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition, parse_address
+from penstock.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, parse_address
 from penstock.client.errors import ConfigurationError
+from penstock.client.records import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 

@@ -7,8 +7,9 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 
-from penstock.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition, check
+from penstock.client.cluster import EARLIEST, LATEST, Cluster, check
 from penstock.client.errors import ConfigurationError
+from penstock.client.records import TopicPartition
 from penstock.spark.options import Kind, Position, SourceOptions
 from penstock.spark.ranges import DataLoss, OffsetRange, Offsets, backlog, limited, split
 from penstock.wire.batch import batches_in

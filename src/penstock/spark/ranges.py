@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from penstock.client.cluster import TopicPartition
 from penstock.client.errors import PenstockError
+from penstock.client.records import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 Json = dict[str, dict[str, int]]

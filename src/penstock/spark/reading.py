@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.client.cluster import EARLIEST, READ_COMMITTED, RETRIABLE, Cluster, Moved, Refused, TopicPartition
+from penstock.client.cluster import EARLIEST, READ_COMMITTED, RETRIABLE, Cluster, Moved, Refused
 from penstock.client.connection import ConnectionLost
+from penstock.client.records import TopicPartition
 from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import DataLoss, OffsetRange
 from penstock.wire._arrow import Columns, next_offset

@@ -23,8 +23,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from penstock.client.cluster import Cluster, Refused, TopicPartition, Unreachable
+from penstock.client.cluster import Cluster, Refused, Unreachable
 from penstock.client.errors import ConfigurationError
+from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Committed, SharedTransaction
 from penstock.spark.placing import Layout, placed
 from penstock.spark.ranges import from_json

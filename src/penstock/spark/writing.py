@@ -13,9 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.client.cluster import RETRIABLE, Cluster, Moved, Refused, TopicPartition
+from penstock.client.cluster import RETRIABLE, Cluster, Moved, Refused
 from penstock.client.connection import ConnectionLost
 from penstock.client.errors import ConfigurationError
+from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Identity
 from penstock.spark.placing import Layout
 from penstock.wire import _kernel
