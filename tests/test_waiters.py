@@ -16,7 +16,7 @@ def test_all_who_wait_for_a_reached_offset_are_told_and_nobody_else() -> None:
         assert futures[3].result() is True
         waiters.reached(100)
         assert futures[7].result() is True
-        assert not waiters
+        assert not waiters.waiting
 
     asyncio.run(run())
 
@@ -47,7 +47,7 @@ def test_those_whose_time_is_up_do_not_pile_up() -> None:
         lasting = waiters.wait(5000)
         for _ in range(20):
             await asyncio.gather(*(waiters.wait(1000, 0.001) for _ in range(100)))
-        assert len(waiters._waiting) < 500
+        assert len(waiters.waiting) < 500
         waiters.reached(5000)
         assert lasting.result() is True
 

@@ -16,26 +16,23 @@ class OffsetWaiters:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self.waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._sequence = 0
         self._expired = 0  # of those in the list
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
 
     def wait(self, offset: int, timeout_s: float | None = None) -> asyncio.Future[bool]:
         """A future for the moment when `reached` is called with at least `offset`."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         self._sequence += 1
-        heapq.heappush(self._waiting, (offset, self._sequence, future))
+        heapq.heappush(self.waiting, (offset, self._sequence, future))
         if timeout_s is not None:
             timer = loop.call_later(timeout_s, self._time_is_up, future)
             future.add_done_callback(lambda _: timer.cancel())
         return future
 
     def reached(self, offset: int) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting and waiting[0][0] <= offset:
             future = heapq.heappop(waiting)[2]
             if not future.done():
@@ -45,7 +42,7 @@ class OffsetWaiters:
 
     def fail(self, error: Exception) -> None:
         """What they wait for will never happen."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for _, _, future in waiting:
             if not future.done():
                 future.set_exception(error)
@@ -55,7 +52,7 @@ class OffsetWaiters:
             return
         future.set_result(False)
         self._expired += 1
-        if self._expired > _EXPIRED_MIN and self._expired > len(self._waiting) // 2:
-            self._waiting = [entry for entry in self._waiting if not entry[2].done()]
-            heapq.heapify(self._waiting)
+        if self._expired > _EXPIRED_MIN and self._expired > len(self.waiting) // 2:
+            self.waiting = [entry for entry in self.waiting if not entry[2].done()]
+            heapq.heapify(self.waiting)
             self._expired = 0

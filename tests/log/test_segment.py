@@ -34,7 +34,7 @@ def put(segment: Segment, data: bytearray, offset: int) -> int:
     """Append a batch at an offset; returns the next offset."""
     data[0:8] = struct.pack(">q", offset)
     batch = parse_header(data)
-    segment.append(data, batch.last_offset, batch.max_timestamp)
+    segment.append(data, batch.last_offset, batch.max_timestamp, is_forced=True)
     return batch.next_offset
 
 
@@ -57,8 +57,8 @@ def test_a_compacted_segment_ends_in_time_to_be_compacted(tmp_path: Path) -> Non
         config = config_of(cleanup_policy=(policy,), max_compaction_lag_ms=1000)
         segment = Segment.create(Storage(), str(tmp_path), 0, config, ManualClock(T0))
         segment.append(data_batch(timestamp=T0), 0, T0)
-        assert segment.maybe_append(data_batch(timestamp=T0 + 1000), 1, T0 + 1000)
-        assert segment.maybe_append(data_batch(timestamp=T0 + 1001), 2, T0 + 1001) is not is_too_old
+        assert segment.append(data_batch(timestamp=T0 + 1000), 1, T0 + 1000)
+        assert segment.append(data_batch(timestamp=T0 + 1001), 2, T0 + 1001) is not is_too_old
 
 
 def test_a_segments_files_are_named_after_its_base_offset(tmp_path: Path) -> None:
@@ -265,8 +265,15 @@ def test_a_scan_rebuilds_the_same_indexes(tmp_path: Path) -> None:
 
 def has_room(segment: Segment, *, added: int = 10, last_offset: int = BASE, newest: int = T0, now: int = T0) -> bool:
     """Whether so many bytes would go into the segment; nothing is written."""
-    with patch.object(segment, "append"), patch.object(segment, "_clock", ManualClock(now)):
-        return segment.maybe_append(bytes(added), last_offset, newest)
+
+    class Reached(Exception):
+        pass
+
+    with patch.object(segment, "_write_at", side_effect=Reached), patch.object(segment, "_clock", ManualClock(now)):
+        try:
+            return segment.append(bytes(added), last_offset, newest)
+        except Reached:
+            return True
 
 
 def test_a_segment_has_room_up_to_its_size(tmp_path: Path) -> None:

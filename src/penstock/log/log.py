@@ -173,8 +173,8 @@ class Log:
         try:
             if self.epochs.is_dirty:
                 self.epochs.flush()
-            if not self._active.maybe_append(data, last_offset, max_timestamp):
-                self.roll(first_offset).append(data, last_offset, max_timestamp)
+            if not self._active.append(data, last_offset, max_timestamp):
+                self.roll(first_offset).append(data, last_offset, max_timestamp, is_forced=True)
         except OSError as error:
             raise self._failed(error) from error
         self.end_offset = last_offset + 1

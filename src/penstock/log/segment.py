@@ -114,26 +114,24 @@ class Segment:
 
     # ---- writing ----
 
-    def maybe_append(self, data: Buffer, last_offset: int, max_timestamp: int) -> bool:
-        """Add whole batches, unless its size, its age or what the indexes hold demands a new segment."""
-        if (
-            self.size + len(data) > self._bytes_max
+    def append(self, data: Buffer, last_offset: int, max_timestamp: int, *, is_forced: bool = False) -> bool:
+        """Add whole batches, unless size, age or what the indexes hold demands a new segment: then False.
+
+        After a failed write the file is as before, or the error is raised again.
+        """
+        position = self.size
+        size = len(data)
+        if not is_forced and (
+            position + size > self._bytes_max
             or (last_offset > self._offset_max and not self._can_index(last_offset))
             or (max_timestamp > self._timestamp_max and self._is_too_old(max_timestamp))
         ):
             return False
-        self.append(data, last_offset, max_timestamp)
-        return True
-
-    def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Add whole batches. After a failed write the file is as before, or the error is raised again."""
-        position = self.size
         try:
             self._write_at(data, position)
         except OSError:
             self.file.truncate(position)
             raise
-        size = len(data)
         self.size = position + size
         if max_timestamp > self._max_timestamp:
             self._note_timestamp(max_timestamp, last_offset)
@@ -143,6 +141,7 @@ class Segment:
         if position == 0:
             self._first_timestamp = max_timestamp
             self._limit_age()
+        return True
 
     def _note_timestamp(self, timestamp: int, offset: int) -> None:
         if self._max_timestamp == _UNKNOWN:

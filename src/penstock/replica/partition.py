@@ -151,7 +151,8 @@ class Partition:
             offset = committed_offset(self._broker_id, offset, self._follower_offsets, self._state.isr)
         if offset > log.high_watermark:
             log.advance_high_watermark(offset)
-            self._committed.reached(log.high_watermark)
+            if self._committed.waiting:
+                self._committed.reached(log.high_watermark)
             for watcher in self._watchers:
                 watcher.wake()
 
