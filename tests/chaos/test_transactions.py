@@ -157,7 +157,7 @@ def test_kafkas_own_copier_copies_exactly_once_through_kills(
 ) -> None:
     """org.apache.kafka.tools.TransactionalMessageCopier, of Kafka's system tests: the newer rules of transactions."""
     is_short = request.config.getoption("--chaos") == "short"
-    count, kills = 6_000 if is_short else 60_000, 3 if is_short else 30
+    count, kills, size = (6_000, 3, 30) if is_short else (200_000, 30, 100)
     chance = random.Random(seed)
     system = systems.penstock(tmp_path / "data", transaction_state_log_num_partitions="5").start()
     with system.connect() as connection:
@@ -175,7 +175,7 @@ def test_kafkas_own_copier_copies_exactly_once_through_kills(
         command += ["org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", system.bootstrap]
         command += ["--input-topic", "in", "--input-partition", "0", "--output-topic", "out"]
         command += ["--transactional-id", "java-copier", "--consumer-group", "java-group"]
-        command += ["--transaction-size", "30", "--transaction-timeout", "20000", "--enable-random-aborts"]
+        command += ["--transaction-size", str(size), "--transaction-timeout", "20000", "--enable-random-aborts"]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     copier = Copier(start)
