@@ -32,7 +32,7 @@ bench: setup
 	@$(BIN)/python -m bench
 
 chaos: setup
-	@$(BIN)/python -m pytest tests/chaos --chaos=long -v
+	@$(BIN)/python -m pytest tests/chaos --chaos=long --timeout=1800 -v
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet .

@@ -48,7 +48,7 @@ def proxy(broker: System, proxy_port: int) -> Iterator[Proxy]:
 def test_no_promise_is_broken_under_kills_pauses_and_cuts(
     broker: System, proxy: Proxy, proxy_port: int, request: pytest.FixtureRequest, seed: int
 ) -> None:
-    seconds = 20.0 if request.config.getoption("--chaos") == "short" else 300.0
+    seconds = 30.0 if request.config.getoption("--chaos") == "short" else 300.0
     chance = random.Random(seed)
     bootstrap = f"127.0.0.1:{proxy_port}"
     with Admin(bootstrap) as admin:

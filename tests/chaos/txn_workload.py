@@ -146,7 +146,7 @@ class Proxy:
             broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", self._broker_port)
             self._writers.add(broker_writer)
             await asyncio.gather(_pipe(reader, broker_writer), _pipe(broker_reader, writer))
-        except OSError:
+        except (OSError, asyncio.CancelledError):  # asyncio's own callback cannot bear a task that was cancelled
             writer.close()
 
     def cut(self) -> None:

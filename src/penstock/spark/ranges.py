@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from penstock.client.errors import PenstockError
 from penstock.client.records import TopicPartition
@@ -52,6 +53,19 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, 
         for topic, partitions in offsets.items()
         for partition, offset in partitions.items()
     }
+
+
+def is_by_partition(offsets: Any) -> bool:
+    """Whether something is offsets as `to_json` makes them: those of another source look otherwise."""
+    return (
+        isinstance(offsets, dict)
+        and bool(offsets)
+        and all(
+            isinstance(partitions, dict)
+            and all(name.isdigit() and isinstance(offset, int) for name, offset in partitions.items())
+            for partitions in offsets.values()
+        )
+    )
 
 
 def backlog(start: Offsets, end: Offsets) -> dict[TopicPartition, int]:

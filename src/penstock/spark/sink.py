@@ -28,7 +28,7 @@ from penstock.client.errors import ConfigurationError
 from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Committed, SharedTransaction
 from penstock.spark.placing import Layout, placed
-from penstock.spark.ranges import from_json
+from penstock.spark.ranges import from_json, is_by_partition
 from penstock.spark.rows import CODECS, COLUMNS, HEADERS, check_columns, with_key
 from penstock.spark.writing import WritePlan, layout_of, places_of, write
 from penstock.wire.compression import Codec
@@ -181,21 +181,9 @@ def source_offsets(log: str) -> dict[TopicPartition, int]:
             offsets = json.loads(line)
         except ValueError:
             continue
-        if _is_by_partition(offsets):
+        if is_by_partition(offsets):
             found |= from_json(offsets)
     return found
-
-
-def _is_by_partition(offsets: Any) -> bool:
-    return (
-        isinstance(offsets, dict)
-        and bool(offsets)
-        and all(
-            isinstance(partitions, dict)
-            and all(name.isdigit() and isinstance(offset, int) for name, offset in partitions.items())
-            for partitions in offsets.values()
-        )
-    )
 
 
 def _read_text(frame: DataFrame, path: str) -> str:
