@@ -67,10 +67,6 @@ class Pipeline:
             "to_json(struct(unix_millis(window.start) as minute, country, count)) as value",
         )
 
-    def progress(self) -> list[dict[str, Any]]:
-        """What Spark says of each query's last batch."""
-        return [query.lastProgress or {} for query in self.queries]
-
     def check_running(self) -> None:
         for query in self.queries:
             if query.exception() is not None:

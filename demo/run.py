@@ -26,6 +26,7 @@ import penstock.testing
 from demo.activity import COUNTRIES, PROFILES, VIEWS, Website
 from demo.pipeline import COUNTS, Pipeline
 from penstock import Admin, Consumer
+from penstock.spark.progress import table
 
 PARTITIONS = 3
 VIEWS_PER_SECOND = 2_000
@@ -74,20 +75,11 @@ def shown(website: Website, pipeline: Pipeline, results: Results, admin: Admin) 
     for minute in sorted({minute for minute, _ in results.counts})[-5:]:
         cells = (f"{results.counts.get((minute, country), 0):,}" for country in COUNTRIES)
         counts.add_row(time.strftime("%H:%M", time.gmtime(minute / 1000)), *cells)
-    queries = Table("query", "batch", "rows in it", "rows/s", "took", "lag", title="the pipeline")
-    lag: int | None = None
+    queries = table(pipeline.queries)
+    queries.title = "the pipeline"
     with suppress(Exception):  # the group is there after the first batch
         lag = sum(partition.lag or 0 for partition in admin.group_lag(COUNTS))
-    for progress in pipeline.progress():
-        is_counting = progress.get("name") == COUNTS
-        queries.add_row(
-            str(progress.get("name", "starting")),
-            str(progress.get("batchId", "")),
-            f"{progress.get('numInputRows', 0):,}",
-            f"{progress.get('processedRowsPerSecond', 0) or 0:,.0f}",
-            f"{progress.get('batchDuration', 0)} ms",
-            f"{lag:,}" if is_counting and lag is not None else "",
-        )
+        queries.caption = f"lag of the group {COUNTS} at this moment: {lag:,}"
     total = Text(f"{website.acknowledged.total():,} views in, {sum(results.counts.values()):,} counted so far")
     return Group(total, queries, counts)
 

@@ -121,6 +121,7 @@ def watch(*queries: StreamingQuery, refresh_seconds: float = 0.5, console: Conso
     """Show queries in the terminal until all have ended. If one fails, this raises what it failed with."""
     if not queries:
         raise ConfigurationError("say which queries to watch: watch(query, ...)")
+    console = console or Console()
     with Live(console=console, auto_refresh=False) as live:
         while True:
             is_active = any(query.isActive for query in queries)
@@ -128,6 +129,8 @@ def watch(*queries: StreamingQuery, refresh_seconds: float = 0.5, console: Conso
             if not is_active:
                 break
             time.sleep(refresh_seconds)
+    if not console.is_terminal:
+        console.line()  # into a file, the table's last line is left open
     for query in queries:
         query.awaitTermination()  # raises if the query failed
 
