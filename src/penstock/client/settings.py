@@ -7,6 +7,8 @@ https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
 from __future__ import annotations
 
 import logging
+import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +21,29 @@ Config = Mapping[str, Any]
 T = TypeVar("T")
 
 logger = logging.getLogger("penstock.client")
+
+_REPEAT_S = 30.0
+
+
+class Repetitions(logging.Filter):
+    """Lets a line of librdkafka through once in a while: one broker that is away is a line ten times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is news, whatever numbers are in it."""
+        text, now = re.sub(r"\d+ms", "", record.getMessage()), time.monotonic()
+        if now - self._said.get(text, -_REPEAT_S) < _REPEAT_S:
+            return False
+        self._said = {said: at for said, at in self._said.items() if now - at < _REPEAT_S}
+        self._said[text] = now
+        return True
+
+
+_rdkafka = logger.getChild("rdkafka")
+_rdkafka.addFilter(Repetitions())
 
 
 def settings(bootstrap: Bootstrap, arguments: Config, config: Config | None, managed: Collection[str] = ()) -> Config:
@@ -42,9 +67,9 @@ def addresses(bootstrap: Bootstrap) -> str:
 
 
 def make(kind: Callable[..., T], config: Config) -> T:
-    """Make one of librdkafka's clients. What it logs goes to the logger `penstock.client`."""
+    """Make one of librdkafka's clients. What it logs goes to the logger `penstock.client.rdkafka`."""
     try:
-        return kind(dict(config), logger=logger)
+        return kind(dict(config), logger=_rdkafka)
     except KafkaException as exception:
         error = exception.args[0]
         if isinstance(error, KafkaError) and error.code() == KafkaError._INVALID_ARG:
