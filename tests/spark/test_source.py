@@ -263,6 +263,7 @@ def test_mistakes_are_told_in_one_line(
         spark.read.format("penstock").options(**given).load().collect()
     lines = str(caught.value).splitlines()
     assert any(says.replace("TOPIC", topic) in line for line in lines), lines
+    assert len(lines) <= 5, lines  # and not how it came to be
 
 
 def test_a_broker_that_does_not_answer(spark: Any) -> None:

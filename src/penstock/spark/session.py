@@ -40,12 +40,17 @@ def session(
     settings = {
         **_DEFAULTS,
         "spark.log.level": log_level,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+        "spark.driver.extraJavaOptions": _java_options(log_level),
     }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_DEFAULTS
     return _configured(SparkSession.builder.appName(app).master(master), {**settings, **given})
+
+
+def _java_options(log_level: str) -> str:
+    options = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+    return options if log_level in ("ERROR", "OFF") else f"{options} -Dpenstock.failures={log_level}"
 
 
 def _configured(builder: Any, settings: dict[str, str]) -> SparkSession:

@@ -39,6 +39,7 @@ from pyspark.sql.types import (
 from penstock.client.errors import ConfigurationError
 from penstock.spark.batch_sink import BatchWriter
 from penstock.spark.options import SourceOptions, parse
+from penstock.spark.plain_errors import plainly
 from penstock.spark.planning import Planner
 from penstock.spark.pruning import Bounds
 from penstock.spark.ranges import Json, OffsetRange, from_json, to_json
@@ -68,14 +69,17 @@ class PenstockSource(DataSource):
         with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
         return StructType([*_COLUMNS, _HEADERS] if with_headers else _COLUMNS)
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         self._check(schema)
         return BatchReader(parse(self.options, is_streaming=False))
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         self._check(schema)
         return StreamReader(parse(self.options, is_streaming=True))
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise ConfigurationError("a topic cannot be overwritten: use mode('append')")
@@ -108,6 +112,7 @@ class BatchReader(DataSourceReader):
         self._bounds = Bounds()
         self.pushFilters = _Pushdown(self._bounds)  # type: ignore[method-assign]
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         planner = Planner(self._options)
         try:
@@ -116,6 +121,7 @@ class BatchReader(DataSourceReader):
         finally:
             planner.close()
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
             yield from read_range(self._options, partition.wanted)
@@ -157,12 +163,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner = Planner(self._options)
         return self._planner
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return dict(to_json(self.planner.starting()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.offsets_max) if self._options.offsets_max else ReadAllAvailable()
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         latest = from_json(self._target) if self._target is not None else self._newest()
         records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -172,24 +180,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.commit(start)
         return dict(to_json(self.planner.next_end(begin, latest, records_max)))
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return dict(to_json(self._newest()))
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = to_json(self._newest())
 
     def _newest(self) -> dict[Any, int]:
         return self.planner.latest(self.planner.partitions())
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, until = from_json(start), from_json(end)
         self.planner.check_nothing_is_lost(begin, until)
         return [Task(one) for one in self.planner.tasks(begin, until)]
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        return read_range(self._options, partition.wanted)
+        yield from read_range(self._options, partition.wanted)
 
+    @plainly
     def commit(self, end: dict[str, Any]) -> None:
         if end != self._committed:
             self.planner.commit(from_json(end))
