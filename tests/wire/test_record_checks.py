@@ -268,8 +268,13 @@ def verdict(batch: Batch | None) -> Verdict | None:
     return tuple(getattr(batch, name) for name in names)
 
 
+def check_plain(data: Any, bytes_max: int, earliest: int, latest: int, require_keys: bool) -> Batch | None:
+    """The short cut, for a window of time."""
+    return _kernel.PlainBatches(bytes_max, -earliest, latest, require_keys).check(data, 0)
+
+
 def long_way(data: bytes, bytes_max: int, earliest: int, latest: int, require_keys: bool) -> Verdict | None:
-    """What `check_plain_batch` stands for: every single rule for a batch that a client may write just as it is."""
+    """What `PlainBatches` stands for: every single rule for a batch that a client may write just as it is."""
     try:
         batch = verify(data)
         if len(data) != batch.size or batch.size > bytes_max:
@@ -311,12 +316,12 @@ def test_the_short_cut_takes_exactly_the_plain_batches(
     data: bytearray, slack: int, window: tuple[int, int], require_keys: bool
 ) -> None:
     rules = (len(data) + slack, *window, require_keys)
-    assert verdict(_kernel.check_plain_batch(data, *rules)) == long_way(data, *rules)
+    assert verdict(check_plain(data, *rules)) == long_way(data, *rules)
 
 
 def test_the_short_cut_takes_a_plain_batch_and_hands_on_its_bytes() -> None:
     data = simple_batch()
-    batch = _kernel.check_plain_batch(memoryview(data), len(data), 0, 2**62, True)
+    batch = check_plain(memoryview(data), len(data), 0, 2**62, True)
     assert batch is not None
     assert batch.data.obj is data
     assert batch.log_append_time == -1
@@ -357,14 +362,14 @@ NOT_QUITE_PLAIN: dict[str, tuple[bytes | bytearray, tuple[int, int, int, bool]]]
 
 
 def test_the_short_cut_takes_a_batch_that_just_fits_the_rules() -> None:
-    assert _kernel.check_plain_batch(PLAIN, *PLAIN_RULES) is not None
+    assert check_plain(PLAIN, *PLAIN_RULES) is not None
     transactional = simple_batch(is_transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
-    assert _kernel.check_plain_batch(transactional, *PLAIN_RULES) is not None
+    assert check_plain(transactional, *PLAIN_RULES) is not None
 
 
 @pytest.mark.parametrize(("data", "rules"), NOT_QUITE_PLAIN.values(), ids=NOT_QUITE_PLAIN)
 def test_the_short_cut_leaves_to_the_long_way(data: bytes, rules: tuple[int, int, int, bool]) -> None:
-    assert _kernel.check_plain_batch(data, *rules) is None
+    assert check_plain(data, *rules) is None
     assert long_way(data, *rules) is None
 
 
@@ -388,7 +393,7 @@ def test_the_short_cut_never_takes_what_the_long_way_refuses(
     if is_crc_right:
         data = with_right_crc(data)
     rules = (10**6, -(2**62), 2**62, False)
-    short = verdict(_kernel.check_plain_batch(data, *rules))
+    short = verdict(check_plain(data, *rules))
     assert short is None or short == long_way(data, *rules)
 
 
@@ -398,6 +403,6 @@ def test_the_short_cut_refuses_every_flipped_bit() -> None:
         if 12 <= bit // 8 < 16:  # the leader epoch: the broker's to set
             continue
         data[bit // 8] ^= 1 << bit % 8
-        assert _kernel.check_plain_batch(data, 10**6, 0, 2**62, False) is None, bit
+        assert check_plain(data, 10**6, 0, 2**62, False) is None, bit
         data[bit // 8] ^= 1 << bit % 8
-    assert _kernel.check_plain_batch(data, 10**6, 0, 2**62, False) is not None
+    assert check_plain(data, 10**6, 0, 2**62, False) is not None

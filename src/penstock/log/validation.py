@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.config.topic import TopicConfig
 from penstock.wire import _kernel
-from penstock.wire._kernel import HEADER_BYTES, Batch
+from penstock.wire._kernel import HEADER_BYTES, Batch, PlainBatches
 from penstock.wire.compression import Codec, compress, decompress
 from penstock.wire.errors import ApiError, CorruptBatch, ErrorCode, InvalidRecords
 
@@ -46,7 +46,7 @@ class RecordsRejected(ApiError):
 class BatchRules:
     """What a topic's settings say about the batches it takes."""
 
-    plain_bytes_max: int  # for batches that may be stored as they come; 0 if none may
+    plain: PlainBatches  # what may be stored as it comes
     bytes_max: int
     segment_bytes: int  # a batch lies within one segment
     before_max_ms: int
@@ -65,12 +65,15 @@ class BatchRules:
             Codec.ZSTD: config.compression_zstd_level,
         }
         may_be_plain = not codec and not config.is_log_append_time
+        plain_bytes_max = min(config.max_message_bytes, config.segment_bytes) if may_be_plain else 0
+        before_max_ms = min(config.message_timestamp_before_max_ms, _DISTANCE_MS_MAX)
+        after_max_ms = min(config.message_timestamp_after_max_ms, _DISTANCE_MS_MAX)
         return cls(
-            plain_bytes_max=min(config.max_message_bytes, config.segment_bytes) if may_be_plain else 0,
+            plain=PlainBatches(plain_bytes_max, before_max_ms, after_max_ms, config.is_compacted),
             bytes_max=config.max_message_bytes,
             segment_bytes=config.segment_bytes,
-            before_max_ms=min(config.message_timestamp_before_max_ms, _DISTANCE_MS_MAX),
-            after_max_ms=min(config.message_timestamp_after_max_ms, _DISTANCE_MS_MAX),
+            before_max_ms=before_max_ms,
+            after_max_ms=after_max_ms,
             require_keys=config.is_compacted,
             is_log_append_time=config.is_log_append_time,
             codec=codec,
@@ -87,7 +90,7 @@ def check_client_batch(records: Buffer, rules: BatchRules, now_ms: int) -> Batch
 
     Returns the batch, ready to be appended.
     """
-    batch = check_plain_batch(records, rules, now_ms)
+    batch = rules.plain.check(records, now_ms)
     if batch is not None:
         return batch
     if len(records) < HEADER_BYTES or _kernel.parse_header(records).size != len(records):
@@ -99,13 +102,6 @@ def check_client_batch(records: Buffer, rules: BatchRules, now_ms: int) -> Batch
         raise ApiError(ErrorCode.INVALID_RECORD if is_old_format else ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     _check_header(batch)
     return _check_contents(batch, records, rules, now_ms)
-
-
-def check_plain_batch(records: Buffer, rules: BatchRules, now_ms: int) -> Batch | None:
-    """The same for an uncompressed batch that can be stored as it is: quick, but without a reason if it cannot."""
-    return _kernel.check_plain_batch(
-        records, rules.plain_bytes_max, now_ms - rules.before_max_ms, now_ms + rules.after_max_ms, rules.require_keys
-    )
 
 
 def own_batch(data: bytearray) -> Batch:

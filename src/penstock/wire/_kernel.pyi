@@ -60,9 +60,11 @@ def check_records(
     latest: int = 0,
     require_keys: bool = False,
 ) -> tuple[int, Sequence[tuple[int, int, bool]]]: ...
-def check_plain_batch(
-    records: Buffer, bytes_max: int, earliest: int, latest: int, require_keys: bool
-) -> Batch | None: ...
+
+class PlainBatches:
+    def __init__(self, bytes_max: int, before_max_ms: int, after_max_ms: int, require_keys: bool) -> None: ...
+    def check(self, records: Buffer, now_ms: int) -> Batch | None: ...
+
 def decode_records(
     payload: Buffer,
     count: int,

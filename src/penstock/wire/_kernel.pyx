@@ -454,38 +454,51 @@ def check_records(object payload, int32_t count, int64_t base_timestamp, bint ch
     ]
 
 
-def check_plain_batch(object records, Py_ssize_t bytes_max, int64_t earliest, int64_t latest, bint require_keys):
-    """The batch that `records` consist of, if a client may write it just as it is; None if there is any doubt.
+cdef class PlainBatches:
+    """The quick check of uncompressed batches from clients, for one topic's settings."""
 
-    One pass for what nearly all uncompressed batches are. Whoever gets None must find out the reason the long way.
-    """
-    cdef Py_buffer view
-    cdef Batch batch
-    cdef Rules rules
-    cdef Summary summary
-    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
-    try:
-        if view.len < _HEADER or view.len > bytes_max:
-            return None
-        batch = read_header(<const uint8_t *>view.buf, 0)
-        if (batch.size != view.len or batch.magic != 2 or batch.base_offset != 0 or batch.attributes & 0x2F
-                or batch.count <= 0 or batch.count != batch.last_offset_delta + 1
-                or (batch.producer_id >= 0 and batch.base_sequence < 0)):
-            return None
-        rules.base_timestamp = batch.base_timestamp
-        rules.earliest = earliest
-        rules.latest = latest
-        rules.check_timestamps = True
-        rules.require_keys = require_keys
-        if (walk(<const uint8_t *>view.buf + _HEADER, view.len - _HEADER, batch.count, &rules, &summary)
-                or summary.bad_count or summary.position != view.len - _HEADER
-                or summary.max_timestamp != batch.max_timestamp
-                or checksum(records, <const uint8_t *>view.buf, 0, view.len) != batch.crc):
-            return None
-    finally:
-        PyBuffer_Release(&view)
-    batch.data = records
-    return batch
+    cdef Py_ssize_t _bytes_max
+    cdef int64_t _before_max_ms, _after_max_ms
+    cdef bint _require_keys
+
+    def __init__(self, Py_ssize_t bytes_max, int64_t before_max_ms, int64_t after_max_ms, bint require_keys):
+        self._bytes_max = bytes_max
+        self._before_max_ms = before_max_ms
+        self._after_max_ms = after_max_ms
+        self._require_keys = require_keys
+
+    def check(self, object records, int64_t now_ms):
+        """The batch that `records` consist of, if a client may write it just as it is; None if there is any doubt.
+
+        One pass for what nearly all uncompressed batches are. Whoever gets None must find out the reason the long way.
+        """
+        cdef Py_buffer view
+        cdef Batch batch
+        cdef Rules rules
+        cdef Summary summary
+        PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+        try:
+            if view.len < _HEADER or view.len > self._bytes_max:
+                return None
+            batch = read_header(<const uint8_t *>view.buf, 0)
+            if (batch.size != view.len or batch.magic != 2 or batch.base_offset != 0 or batch.attributes & 0x2F
+                    or batch.count <= 0 or batch.count != batch.last_offset_delta + 1
+                    or (batch.producer_id >= 0 and batch.base_sequence < 0)):
+                return None
+            rules.base_timestamp = batch.base_timestamp
+            rules.earliest = now_ms - self._before_max_ms
+            rules.latest = now_ms + self._after_max_ms
+            rules.check_timestamps = True
+            rules.require_keys = self._require_keys
+            if (walk(<const uint8_t *>view.buf + _HEADER, view.len - _HEADER, batch.count, &rules, &summary)
+                    or summary.bad_count or summary.position != view.len - _HEADER
+                    or summary.max_timestamp != batch.max_timestamp
+                    or checksum(records, <const uint8_t *>view.buf, 0, view.len) != batch.crc):
+                return None
+        finally:
+            PyBuffer_Release(&view)
+        batch.data = records
+        return batch
 
 
 def decode_records(object payload, int32_t count, int64_t base_offset, int64_t base_timestamp, object append_time,

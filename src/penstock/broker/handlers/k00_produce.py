@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.admission import Rules, admit
 from penstock.coordination.appends import settled
-from penstock.log.validation import RecordsRejected, check_client_batch, check_plain_batch
+from penstock.log.validation import RecordsRejected, check_client_batch
 from penstock.replica.partition import ALL_REPLICAS, Partition
 from penstock.txn.transaction import Identity, TopicPartition
 from penstock.wire._codec import RequestCursor, encode_one_produced, read_one_produce
@@ -64,7 +64,7 @@ def handle_frame(broker: Broker, cursor: RequestCursor, connection: Connection) 
         return cursor.rewind()
     acks = request.acks
     log = partition.log
-    batch = check_plain_batch(request.records, log.rules, broker.clock.time_ms())
+    batch = log.rules.plain.check(request.records, broker.clock.time_ms())
     if batch is None or batch.attributes or (acks != 1 and acks != ALL_REPLICAS):
         return cursor.rewind()
     try:
