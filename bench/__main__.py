@@ -377,6 +377,11 @@ def main() -> None:
         parser.error(f"there is no scenario {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     wanted = [scenario for scenario in SCENARIOS if not options.names or scenario.name in options.names]
     measured: dict[str, Any] = json.loads(MEASURED.read_text()) if options.names and MEASURED.exists() else {}
+    wants_connectors = any(scenario.is_of_connectors for scenario in wanted)
+    if wants_connectors and measured.get(SPARK_RECORDS) != options.spark_records:
+        for scenario in SCENARIOS:  # numbers of another size do not belong in the same table
+            if scenario.is_of_connectors:
+                measured.pop(scenario.name, None)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         running = []
