@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import statistics
 import tempfile
@@ -11,35 +12,43 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench import compaction, groups, scenarios
+from bench import compaction, groups, scenarios, spark
 from bench.scenarios import Numbers
-from tests.support import systems
+from tests.support import official_connector, systems
 from tests.support.maven import KAFKA_VERSION, ROOT
 from tests.support.systems import System
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 MEASURED = ROOT / ".cache" / "bench.json"  # the numbers of every scenario's last run, from which the report is made
 LOG_SIZE = "log-size"
+SPARK_RECORDS = "spark-records"
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A number of a scenario, and what it should be: a ratio Penstock / Kafka, or a value of Penstock alone."""
+    """A number of a scenario, and what it should be: a ratio Penstock / the other, or a value of Penstock alone."""
 
     number: str
     label: str
-    limit: float
+    limit: float | None  # none: it is only shown
     is_ratio: bool = True
     more_is_better: bool = True
 
-    def is_met(self, value: float) -> bool:
-        return value >= self.limit if self.more_is_better else value <= self.limit
+    def verdict(self, value: float) -> str:
+        if self.limit is None:
+            return ""
+        is_met = value >= self.limit if self.more_is_better else value <= self.limit
+        return "yes" if is_met else "no"
 
     @property
     def text(self) -> str:
+        if self.limit is None:
+            return ""
         sign = ">=" if self.more_is_better else "<="
         return f"{sign} {self.limit:g}{'x' if self.is_ratio else ''}"
 
@@ -48,15 +57,26 @@ class Goal:
 class Scenario:
     name: str
     title: str
-    run: Callable[[Any], Numbers]
+    run: Callable[..., Numbers]
     goals: tuple[Goal, ...]
     needs_own_broker: bool = False
+    is_of_connectors: bool = False  # it compares Spark's connectors on one broker, not two brokers
     rounds: int = 5
 
 
 def _fewer(number: str, label: str, limit: float, *, is_ratio: bool = True) -> Goal:
     return Goal(number, label, limit, is_ratio, more_is_better=False)
 
+
+def _shown(number: str, label: str) -> Goal:
+    return Goal(number, label, None)
+
+
+def _of_connectors(name: str, title: str, run: Callable[..., Numbers], *goals: Goal) -> Scenario:
+    return Scenario(name, title, run, goals, is_of_connectors=True, rounds=3)
+
+
+_SPARK_CPU = _shown("cpu_s_per_million", "CPU s of Spark per million records")
 
 SCENARIOS = [
     Scenario(
@@ -202,24 +222,73 @@ SCENARIOS = [
         needs_own_broker=True,
         rounds=3,
     ),
+    _of_connectors(
+        "spark-batch-read",
+        "Batch read of all columns",
+        spark.batch_read,
+        Goal("records_per_second", "records/s", 3.0),
+        _SPARK_CPU,
+        _shown("jvm_mib", "JVM memory in MiB, at most"),
+        _shown("python_mib", "memory of the tasks' Python processes in MiB, at most"),
+    ),
+    _of_connectors(
+        "spark-cores",
+        "The same by cores",
+        spark.cores,
+        _shown("records_per_second_1", "records/s on one core"),
+        _shown("records_per_second_2", "records/s on two"),
+    ),
+    _of_connectors(
+        "spark-stream-read",
+        "Streaming read of all there is",
+        spark.stream_read,
+        Goal("records_per_second", "records/s", 2.5),
+        _SPARK_CPU,
+    ),
+    _of_connectors(
+        "spark-write",
+        "Streaming write of files to a topic, ours exactly once",
+        spark.write,
+        Goal("records_per_second", "records/s", 2.0),
+        _SPARK_CPU,
+    ),
+    _of_connectors(
+        "spark-windowed-count",
+        "Count by key and window, topic to topic, ours exactly once",
+        spark.windowed_count,
+        Goal("records_per_second", "records/s", 2.0),
+        _SPARK_CPU,
+    ),
+    _of_connectors(
+        "spark-latency",
+        "Topic to topic at 1,000 records/s, ours exactly once",
+        spark.latency,
+        _shown("p50_ms", "p50 in ms"),
+        _shown("p99_ms", "p99 in ms"),
+    ),
 ]
 
 
-def _measure(scenario: Scenario, running: list[System], rounds: int) -> dict[str, list[Numbers]]:
+def _measure(run: Callable[[str], Numbers], rounds: int) -> dict[str, list[Numbers]]:
     """All rounds of a scenario, the systems taking turns in going first."""
     results: dict[str, list[Numbers]] = {"penstock": [], "kafka": []}
-    makers = {"penstock": systems.penstock, "kafka": systems.kafka}
     for number in range(rounds):
         order = ["penstock", "kafka"] if number % 2 == 0 else ["kafka", "penstock"]
         for name in order:
-            if scenario.needs_own_broker:
-                numbers = scenario.run(makers[name])
-            else:
-                numbers = scenario.run(next(system for system in running if system.name == name))
+            numbers = run(name)
             results[name].append(numbers)
             shown = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
             print(f"  round {number + 1} {name:8} {shown}", flush=True)
     return results
+
+
+def _runner(scenario: Scenario, running: list[System], stage: spark.Stage) -> Callable[[str], Numbers]:
+    """What runs a scenario for one of the two, by name."""
+    if scenario.is_of_connectors:
+        return lambda name: scenario.run(stage, name)
+    if scenario.needs_own_broker:
+        return lambda name: scenario.run(partial(systems.named, name))
+    return lambda name: scenario.run(next(system for system in running if system.name == name))
 
 
 def _rows(scenario: Scenario, results: dict[str, list[Numbers]]) -> list[str]:
@@ -227,17 +296,17 @@ def _rows(scenario: Scenario, results: dict[str, list[Numbers]]) -> list[str]:
     for goal in scenario.goals:
         ours = [numbers[goal.number] for numbers in results["penstock"]]
         theirs = [numbers[goal.number] for numbers in results["kafka"]]
-        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True) if b)
+        ratios = [a / b for a, b in zip(ours, theirs, strict=True) if b]
+        ratio = statistics.median(ratios) if ratios else math.inf
         value = ratio if goal.is_ratio else statistics.median(ours)
-        verdict = "yes" if goal.is_met(value) else "no"
         cells = [
             scenario.title,
             goal.label,
             f"{statistics.median(ours):,.4g}",
             f"{statistics.median(theirs):,.4g}",
-            f"{ratio:.2f}x",
+            f"{ratio:.2f}x" if ratios else "",
             goal.text,
-            verdict,
+            goal.verdict(value),
         ]
         rows.append("| " + " | ".join(cells) + " |")
     return rows
@@ -250,6 +319,14 @@ def _log_size_note(numbers: Numbers) -> str:
     )
 
 
+def _table(measured: dict[str, Any], other: str, *, is_of_connectors: bool) -> list[str]:
+    lines = [f"| scenario | number | Penstock | {other} | ratio | goal | met |", "|---|---|---|---|---|---|---|"]
+    for scenario in SCENARIOS:
+        if scenario.name in measured and scenario.is_of_connectors == is_of_connectors:
+            lines += _rows(scenario, measured[scenario.name])
+    return lines
+
+
 def _report(measured: dict[str, Any]) -> str:
     lines = [
         "# Penstock beside Apache Kafka",
@@ -259,14 +336,22 @@ def _report(measured: dict[str, Any]) -> str:
         "alternating in each scenario; scenarios may come from different runs; the ratio is the median of the "
         "rounds' ratios. Made by `make bench`.",
         "",
-        "| scenario | number | Penstock | Kafka | ratio | goal | met |",
-        "|---|---|---|---|---|---|---|",
+        *_table(measured, "Kafka", is_of_connectors=False),
     ]
-    for scenario in SCENARIOS:
-        if scenario.name in measured:
-            lines += _rows(scenario, measured[scenario.name])
     if LOG_SIZE in measured:
         lines += ["", _log_size_note(measured[LOG_SIZE])]
+    if any(scenario.is_of_connectors and scenario.name in measured for scenario in SCENARIOS):
+        lines += [
+            "",
+            "# Penstock's Spark connector beside Spark's own",
+            "",
+            f"Spark's own is spark-sql-kafka-0-10 on Spark {official_connector.SPARK_VERSION}, the newest there is of "
+            f"it; ours runs on Spark {version('pyspark')}. Both read the same topics of the same Penstock broker: "
+            f"{measured[SPARK_RECORDS]:,} records of 100 bytes in {spark.PARTITIONS} partitions, "
+            "with a session on two cores that has run the query once before.",
+            "",
+            *_table(measured, "Spark's own", is_of_connectors=True),
+        ]
     return "\n".join([*lines, ""])
 
 
@@ -284,27 +369,39 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(names)}; all if none")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each scenario")
     parser.add_argument("--log-gib", type=float, default=10.0, help="how large the log grows for log-size")
+    parser.add_argument(
+        "--spark-records", type=int, default=10_000_000, help="how many records the spark scenarios read"
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):
         parser.error(f"there is no scenario {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     wanted = [scenario for scenario in SCENARIOS if not options.names or scenario.name in options.names]
     measured: dict[str, Any] = json.loads(MEASURED.read_text()) if options.names and MEASURED.exists() else {}
+    wants_connectors = any(scenario.is_of_connectors for scenario in wanted)
+    if wants_connectors and measured.get(SPARK_RECORDS) != options.spark_records:
+        for scenario in SCENARIOS:  # numbers of another size do not belong in the same table
+            if scenario.is_of_connectors:
+                measured.pop(scenario.name, None)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         running = []
-        if any(not scenario.needs_own_broker for scenario in wanted):
+        if any(not scenario.needs_own_broker and not scenario.is_of_connectors for scenario in wanted):
             running = [
                 systems.penstock(Path(folder) / "penstock").start(),
                 systems.kafka(Path(folder) / "kafka").start(),
             ]
             for system in running:  # let the JVM compile what is hot before anything counts
                 scenarios.java_producer_100(system)
+        stage = spark.Stage(Path(folder), options.spark_records)
         try:
             for scenario in wanted:
                 print(scenario.title, flush=True)
                 rounds = min(options.rounds, scenario.rounds) if scenario.rounds < 5 else options.rounds
-                _note(measured, scenario.name, _measure(scenario, running, rounds))
+                _note(measured, scenario.name, _measure(_runner(scenario, running, stage), rounds))
+                if scenario.is_of_connectors:
+                    _note(measured, SPARK_RECORDS, options.spark_records)
         finally:
+            stage.close()
             for system in running:
                 system.kill()
     if not options.names or LOG_SIZE in options.names:

@@ -190,6 +190,7 @@ def test_a_topic_must_be_there(create: Any, fill: Any, copy: Any) -> None:
 def test_a_plain_write_puts_every_row_somewhere(spark: Any, system: System, out: str, written: Any) -> None:
     frame = spark.range(1000).selectExpr("cast(id % 7 as string) as key", "cast(id as string) as value")
     options = {"kafka.bootstrap.servers": system.bootstrap, "topic": out, "kafka.compression.type": "lz4"}
+    options["includeHeaders"] = "true"
     frame.repartition(4).write.format("penstock").options(**options).mode("append").save()
     found = written()
     assert numbers(found) == list(range(1000))
@@ -197,5 +198,10 @@ def test_a_plain_write_puts_every_row_somewhere(spark: Any, system: System, out:
     assert len({(record.key, record.partition) for record in found}) == len(by_key) == 7, "a key has one partition"
     with pytest.raises(Exception, match="a topic cannot be overwritten"):
         frame.write.format("penstock").options(**options).mode("overwrite").save()
+    with pytest.raises(Exception, match="ErrorIfExists"):
+        frame.write.format("penstock").options(**options).save()
+    secured = {**options, "kafka.security.protocol": "SASL_SSL"}
+    with pytest.raises(Exception, match="encrypted and authenticated connections are not there yet"):
+        frame.write.format("penstock").options(**secured).mode("append").save()
     with pytest.raises(Exception, match="there is no option tpoic for writing"):
         frame.write.format("penstock").options(**options, tpoic="x").mode("append").save()

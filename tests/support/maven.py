@@ -50,15 +50,19 @@ def kafka_jars() -> Path:
 
 
 @cache
+def jar(group: str, name: str, version: str) -> Path:
+    """One jar, without what it needs."""
+    path = CACHE / f"{name}-{version}.jar"
+    with locked(path.name):
+        if not path.exists():
+            artifact = f"{group}:{name}:{version}"
+            _maven("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={CACHE}")
+    return path
+
+
 def old_clients_jar() -> Path:
     """An older client jar, for its message definitions."""
-    jar = CACHE / f"kafka-clients-{OLD_CLIENTS_VERSION}.jar"
-    with locked(jar.name):
-        if not jar.exists():
-            artifact = f"org.apache.kafka:kafka-clients:{OLD_CLIENTS_VERSION}"
-            _maven("dependency:get", f"-Dartifact={artifact}", "-Dtransitive=false")
-            _maven("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={CACHE}")
-    return jar
+    return jar("org.apache.kafka", "kafka-clients", OLD_CLIENTS_VERSION)
 
 
 def classpath() -> str:

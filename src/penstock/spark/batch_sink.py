@@ -16,12 +16,14 @@ from pyspark.sql.types import StructType
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ConfigurationError
 from penstock.client.shared_transaction import Identity
+from penstock.spark.options import check_security
 from penstock.spark.placing import placed
-from penstock.spark.rows import CODECS, check_columns, with_key
-from penstock.spark.writing import WritePlan, Writer, layout_of, places_of
+from penstock.spark.rows import CODECS, check_columns
+from penstock.spark.writing import WritePlan, Writer, encoded, layout_of, places_of
 from penstock.wire.messages.init_producer_id import InitProducerIdRequest
 
 _KNOWN = ("kafka.bootstrap.servers", "topic", "topics", "kafka.compression.type")
+_WITHOUT_EFFECT = ("includeheaders",)  # Spark's own sink takes it too: a column of headers is written in any case
 
 
 @dataclass
@@ -34,9 +36,12 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         given = {name.lower(): value for name, value in options.items()}
-        unknown = [name for name in options if name.lower() not in _KNOWN and not name.lower().startswith("kafka.")]
+        taken = {*_KNOWN, *_WITHOUT_EFFECT}
+        unknown = [name for name in options if name.lower() not in taken and not name.lower().startswith("kafka.")]
         if unknown:
             raise ConfigurationError(f"there is no option {unknown[0]} for writing; there are {', '.join(_KNOWN)}")
+        for name, value in options.items():
+            check_security(name, value)
         self._bootstrap = given.get("kafka.bootstrap.servers", "")
         if not self._bootstrap:
             raise ConfigurationError("option kafka.bootstrap.servers is missing: name at least one broker as host:port")
@@ -56,8 +61,8 @@ class BatchWriter(DataSourceArrowWriter):
             places = places_of(layout)
             writer = Writer(WritePlan(self._bootstrap, places, _identity(cluster), False, self._codec, 60.0), cluster)
             rows = (self._without_topic(batch) for batch in iterator)
-            for batch in with_key(placed(layout, rows)):
-                writer.add(batch)
+            for records in encoded(placed(layout, rows), len(places), self._codec):
+                writer.send(records)
             writer.finish()
         return Written(sum(writer.counts.values()))
 

@@ -150,14 +150,19 @@ def _check_names(options: Mapping[str, str]) -> None:
         raise ConfigurationError(f"there is no option {name}{hint}")
 
 
-def _check_kafka_setting(name: str, value: str) -> None:
-    """Settings of Kafka's consumer mostly have no meaning here. Those that promise something must not be ignored."""
+def check_security(name: str, value: str) -> None:
+    """Who asks for an encrypted or an authenticated connection must not get a plain one."""
     lower = name.lower()
     if lower == "kafka.security.protocol" and value.upper() == "PLAINTEXT":
         return
     if lower.startswith(("kafka.security.", "kafka.sasl.", "kafka.ssl.")):
         raise ConfigurationError(f"option {name}: encrypted and authenticated connections are not there yet")
-    if lower in (
+
+
+def _check_kafka_setting(name: str, value: str) -> None:
+    """Settings of Kafka's consumer mostly have no meaning here. Those that promise something must not be ignored."""
+    check_security(name, value)
+    if name.lower() in (
         "kafka.auto.offset.reset",
         "kafka.enable.auto.commit",
         "kafka.key.deserializer",

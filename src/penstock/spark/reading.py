@@ -208,7 +208,7 @@ def record_batch(columns: Columns, partition: TopicPartition) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
     nulls, validity, ends, header_count, names, contents = headers
     items = pa.StructArray.from_arrays(
-        [_binary(pa.string(), header_count, names), _binary(pa.binary(), header_count, contents)], fields=list(_HEADER)
+        [_text(header_count, names), _binary(pa.binary(), header_count, contents)], fields=list(_HEADER)
     )
     buffers = [_buffer(validity), _buffer(ends)]
     arrays.append(pa.Array.from_buffers(pa.list_(_HEADER), count, buffers, nulls, children=[items]))
@@ -218,6 +218,16 @@ def record_batch(columns: Columns, partition: TopicPartition) -> pa.RecordBatch:
 def _binary(kind: pa.DataType, count: int, column: Any) -> pa.Array:
     nulls, validity, ends, content = column
     return pa.Array.from_buffers(kind, count, [_buffer(validity), _buffer(ends), _buffer(content)], nulls)
+
+
+def _text(count: int, column: Any) -> pa.Array:
+    """A column of text; what is not UTF-8 is replaced as the Java client does it."""
+    found = _binary(pa.string(), count, column)
+    try:
+        found.validate(full=True)
+    except pa.ArrowInvalid:
+        found = pa.array([name.decode("utf-8", "replace") for name in found.cast(pa.binary()).to_pylist()], pa.string())
+    return found
 
 
 def _numbers(kind: pa.DataType, count: int, block: Any) -> pa.Array:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -51,12 +50,3 @@ def _nullable(kind: DataType) -> DataType:
     if isinstance(kind, StructType):
         return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
     return kind
-
-
-def with_key(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Records without a key column have no key."""
-    for batch in batches:
-        if "key" in batch.schema.names:
-            yield batch
-        else:
-            yield batch.append_column("key", pa.nulls(batch.num_rows, pa.binary()))

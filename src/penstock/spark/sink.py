@@ -29,11 +29,14 @@ from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Committed, SharedTransaction
 from penstock.spark.placing import Layout, placed
 from penstock.spark.ranges import from_json, is_by_partition
-from penstock.spark.rows import CODECS, COLUMNS, HEADERS, check_columns, with_key
-from penstock.spark.writing import WritePlan, layout_of, places_of, write
+from penstock.spark.rows import CODECS, COLUMNS, check_columns
+from penstock.spark.writing import Records, WritePlan, encoded, layout_of, places_of, write
 from penstock.wire.compression import Codec
 from penstock.wire.errors import ErrorCode
 
+_ENCODED = StructType(
+    [StructField("place", IntegerType()), StructField("count", IntegerType()), StructField("content", BinaryType())]
+)
 _WRITTEN = StructType([StructField("place", IntegerType()), StructField("records", LongType())])
 
 
@@ -137,20 +140,32 @@ class Sink:
 
 
 def _run(frame: DataFrame, layout: Layout, plan: WritePlan, tasks: int | None) -> int:
-    """Write the rows in one Spark job, each partition by one task; returns how many there were."""
+    """Write the rows in one Spark job; returns how many there were.
+
+    The tasks that have the rows encode them. What is brought to the one task that owns a partition are whole batches:
+    Spark itself handles no single row.
+    """
     columns = [name for name in COLUMNS if name in frame.columns]
-    with_headers = "headers" in columns
-    fields = [StructField("place", IntegerType()), StructField("key", BinaryType()), StructField("value", BinaryType())]
-    fields = [field for field in fields if field.name in ("place", *columns)]
-    schema = StructType([*fields, StructField("headers", HEADERS)] if with_headers else fields)
-    count = tasks or min(len(plan.places), frame.sparkSession.sparkContext.defaultParallelism)
-    rows = frame.select(*columns).mapInArrow(_placing(layout), schema).repartition(max(count, 1), "place")
-    written = rows.mapInArrow(_writing(plan), _WRITTEN, barrier=True).collect()
+    count = max(tasks or min(len(plan.places), frame.sparkSession.sparkContext.defaultParallelism), 1)
+    batches = frame.select(*columns).mapInArrow(_encoding(layout, plan), _ENCODED)
+    owned = batches.repartitionById(count, batches.place % count)
+    written = owned.mapInArrow(_writing(plan), _WRITTEN, barrier=True).collect()
     return sum(row.records for row in written)
 
 
-def _placing(layout: Layout) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    return lambda batches: placed(layout, batches)
+def _encoding(layout: Layout, plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for one in encoded(placed(layout, batches), len(plan.places), plan.codec):
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([one.place], pa.int32()),
+                    pa.array([one.count], pa.int32()),
+                    pa.array([memoryview(one.content)], pa.binary()),
+                ],
+                names=_ENCODED.names,
+            )
+
+    return run
 
 
 def _writing(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -162,7 +177,7 @@ def _writing(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
                 "write a part of a batch again",
                 "an earlier attempt may have written some of it",
             )
-        counts = list(write(plan, with_key(batches)))
+        counts = write(plan, _received(batches))
         yield pa.RecordBatch.from_pydict(
             {
                 "place": pa.array([place for place, _ in counts], pa.int32()),
@@ -171,6 +186,12 @@ def _writing(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
         )
 
     return run
+
+
+def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
+    for batch in batches:
+        for place, count, content in zip(*batch.columns, strict=True):
+            yield Records(place.as_py(), count.as_py(), content.as_buffer())
 
 
 def source_offsets(log: str) -> dict[TopicPartition, int]:

@@ -1,7 +1,8 @@
-"""What a writing task does: put rows into record batches, and send them to the leaders of their partitions.
+"""What writing tasks do: put rows into record batches, and send these to the leaders of their partitions.
 
-Each partition is written by one task, so its batches are in order and have consecutive sequence numbers. One batch per
-partition is under way at a time; the next is put together meanwhile.
+The two may be done by different tasks: records that are encoded are cheap to move. Each partition is written by one
+task, so its batches have consecutive sequence numbers. One batch per partition is under way at a time; the next is put
+together meanwhile.
 """
 
 from __future__ import annotations
@@ -47,59 +48,76 @@ class WritePlan:
     timeout_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of one batch, encoded and compressed, and where they go."""
+
+    place: int
+    count: int
+    content: Any
+
+
+def encoded(rows: Iterable[pa.RecordBatch], place_count: int, codec: Codec) -> Iterator[Records]:
+    """Rows with the columns place, key, value and perhaps headers, as records. Those of one place keep their order."""
+    encoder = Encoder(place_count, BATCH_BYTES)
+
+    def taken(place: int) -> Records:
+        payload = encoder.payloads[place]
+        count = payload.count
+        return Records(place, count, compress(codec, memoryview(payload.take()), None))
+
+    for batch in rows:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        headers = header_parts(columns["headers"]) if "headers" in columns else None
+        places = columns["place"]
+        row = 0
+        while row < batch.num_rows:
+            row = encoder.add(columns.get("key"), columns["value"], headers, places, row)
+            if row < batch.num_rows:
+                yield taken(places[row].as_py())
+    for place, payload in enumerate(encoder.payloads):
+        if payload.count:
+            yield taken(place)
+
+
 class Writer:
-    """Writes the rows of one task."""
+    """Sends the batches of one task."""
 
     def __init__(self, plan: WritePlan, cluster: Cluster) -> None:
         self._plan = plan
         self._cluster = cluster
-        self._encoder = Encoder(len(plan.places), BATCH_BYTES)
         self._sequences = [0] * len(plan.places)
         self._under_way: dict[int, _Sent] = {}
         self.counts: dict[int, int] = {}
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Write rows with the columns place, key, value and perhaps headers."""
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        headers = header_parts(columns["headers"]) if "headers" in columns else None
-        places = columns["place"]
-        row = 0
-        while row < rows.num_rows:
-            row = self._encoder.add(columns["key"], columns["value"], headers, places, row)
-            if row < rows.num_rows:
-                self._send(places[row].as_py())
+    def send(self, records: Records) -> None:
+        """Send a batch when the one before it is acknowledged."""
+        place = records.place
+        if place in self._under_way:
+            self._await(place)
+        sent = _Sent(self._batch(records), records.count, time.monotonic() + self._plan.timeout_s)
+        self._under_way[place] = sent
+        self._sequences[place] = (self._sequences[place] + records.count) & 0x7FFFFFFF
+        self._transmit(place, sent)
 
     def finish(self) -> None:
-        """Send what is left, and wait until everything is acknowledged."""
-        for place, payload in enumerate(self._encoder.payloads):
-            if payload.count:
-                self._send(place)
+        """Wait until everything is acknowledged."""
         while self._under_way:
             self._await(next(iter(self._under_way)))
 
-    def _send(self, place: int) -> None:
-        if place in self._under_way:
-            self._await(place)
-        payload = self._encoder.payloads[place]
-        count = payload.count
-        sent = _Sent(self._batch(place, payload.take(), count), count, time.monotonic() + self._plan.timeout_s)
-        self._under_way[place] = sent
-        self._sequences[place] = (self._sequences[place] + count) & 0x7FFFFFFF
-        self._transmit(place, sent)
-
-    def _batch(self, place: int, payload: Any, count: int) -> bytearray:
+    def _batch(self, records: Records) -> bytearray:
         now_ms = int(time.time() * 1000)
         return _kernel.build_batch(
-            compress(self._plan.codec, memoryview(payload), None),
+            records.content,
             base_offset=0,
-            last_offset_delta=count - 1,
-            count=count,
+            last_offset_delta=records.count - 1,
+            count=records.count,
             attributes=self._plan.codec | (TRANSACTIONAL if self._plan.is_transactional else 0),
             base_timestamp=now_ms,
             max_timestamp=now_ms,
             producer_id=self._plan.identity.producer_id,
             producer_epoch=self._plan.identity.producer_epoch,
-            base_sequence=self._sequences[place],
+            base_sequence=self._sequences[records.place],
         )
 
     def _transmit(self, place: int, sent: _Sent) -> None:
@@ -187,14 +205,14 @@ def header_parts(column: pa.ListArray) -> tuple[Any, ...]:
     return ends, items.field(0), items.field(1), column.offset, validity
 
 
-def write(plan: WritePlan, rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int]]:
-    """Write all rows; gives (place, count) when everything is acknowledged."""
+def write(plan: WritePlan, batches: Iterable[Records]) -> list[tuple[int, int]]:
+    """Write all records; returns (place, count) when everything is acknowledged."""
     with Cluster(plan.bootstrap, client_id="penstock-spark", timeout_s=plan.timeout_s) as cluster:
         writer = Writer(plan, cluster)
-        for batch in rows:
-            writer.add(batch)
+        for records in batches:
+            writer.send(records)
         writer.finish()
-    yield from sorted(writer.counts.items())
+    return sorted(writer.counts.items())
 
 
 def layout_of(cluster: Cluster, topics: Sequence[str], default: str | None) -> Layout:
