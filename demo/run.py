@@ -26,7 +26,7 @@ import penstock.testing
 from demo.activity import COUNTRIES, PROFILES, VIEWS, Website
 from demo.pipeline import COUNTS, Pipeline
 from penstock import Admin, Consumer
-from penstock.spark.progress import table
+from penstock.spark.query_progress import table
 
 PARTITIONS = 3
 VIEWS_PER_SECOND = 2_000
