@@ -7,7 +7,7 @@ partition is under way at a time; the next is put together meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,15 @@ from penstock.client.connection import ConnectionLost
 from penstock.client.errors import ConfigurationError
 from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Identity
-from penstock.spark.placing import Layout
+from penstock.spark.placing import Layout, placed
+from penstock.spark.rows import with_key
 from penstock.wire import _kernel
 from penstock.wire._arrow import Encoder
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.batch import TRANSACTIONAL
 from penstock.wire.compression import Codec, compress
 from penstock.wire.errors import ErrorCode
+from penstock.wire.messages.init_producer_id import InitProducerIdRequest
 from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 BATCH_BYTES = 900_000  # below the default of max.message.bytes, with room for what does not compress
@@ -33,6 +35,17 @@ _BY_CLIENTS_VERSION = 11  # the newest version of Produce in which the client ha
 _TIMEOUT_MS = 30_000
 
 _DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a write goes. `default_topic` is for rows that name none."""
+
+    bootstrap: str
+    topics: tuple[str, ...]
+    default_topic: str | None
+    codec: Codec
+    timeout_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -197,13 +210,36 @@ def write(plan: WritePlan, rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[int
     yield from sorted(writer.counts.items())
 
 
-def layout_of(cluster: Cluster, topics: Sequence[str], default: str | None) -> Layout:
+def write_at_least_once(target: Target, rows: Iterable[pa.RecordBatch]) -> int:
+    """Write all rows in no transaction, under a producer id of its own; returns how many there were.
+
+    A retry of a request does not double records, a retry of a task does.
+    """
+    with Cluster(target.bootstrap, client_id="penstock-spark", timeout_s=target.timeout_s) as cluster:
+        layout = layout_of(cluster, target)
+        plan = WritePlan(
+            target.bootstrap, places_of(layout), _new_identity(cluster), False, target.codec, target.timeout_s
+        )
+        writer = Writer(plan, cluster)
+        for batch in with_key(placed(layout, rows)):
+            writer.add(batch)
+        writer.finish()
+    return sum(writer.counts.values())
+
+
+def _new_identity(cluster: Cluster) -> Identity:
+    request = InitProducerIdRequest(transaction_timeout_ms=60_000)
+    response = cluster.retrying("get a producer id", lambda: cluster.any_broker().call(request))
+    return Identity("", response.producer_id, response.producer_epoch)
+
+
+def layout_of(cluster: Cluster, target: Target) -> Layout:
     """The topics to write to, as they are now."""
-    found = cluster.topics(topics)
-    missing = [name for name in topics if name not in found]
+    found = cluster.topics(target.topics)
+    missing = [name for name in target.topics if name not in found]
     if missing:
         raise ConfigurationError(f"there is no topic {', '.join(missing)}: create it first")
-    return Layout({name: len(found[name].leaders) for name in topics}, default)
+    return Layout({name: len(found[name].leaders) for name in target.topics}, target.default_topic)
 
 
 def places_of(layout: Layout) -> tuple[TopicPartition, ...]:
