@@ -25,7 +25,7 @@ PARTITIONS = 3
 USERS = 40
 ROUND_S = 0.3
 STALLED_S = 240.0  # without any progress: something hangs
-DAY_MS = 24 * 60 * MINUTE_MS
+MONTH_MS = 30 * 24 * 60 * MINUTE_MS  # at a minute each moment, more than any run sends
 
 
 class Feeder(threading.Thread):
@@ -35,8 +35,8 @@ class Feeder(threading.Thread):
         super().__init__(daemon=True)
         self._brokers = bootstrap
         self._chance = random.Random(seed)
-        self.first_ms = (int(time.time() * 1000) - DAY_MS) // MINUTE_MS * MINUTE_MS
-        self.end_ms = self.first_ms + DAY_MS  # far behind all that is sent meanwhile
+        self.first_ms = (int(time.time() * 1000) - MONTH_MS) // MINUTE_MS * MINUTE_MS
+        self.end_ms = self.first_ms + MONTH_MS  # far behind all that is sent meanwhile
         self.sent = 0
         self.stopping = threading.Event()
 
@@ -110,6 +110,7 @@ class Run:
     def _wait(self, is_true: Callable[[], bool]) -> None:
         deadline = time.monotonic() + STALLED_S
         while not is_true():
+            assert self.feeder.is_alive() or self.feeder.stopping.is_set(), "the feeder has failed"
             assert self._driver.is_alive, f"the query has ended by itself:\n{self._driver.log[-4000:]}"
             assert time.monotonic() < deadline, f"no progress:\n{self._driver.log[-4000:]}"
             time.sleep(0.1)
