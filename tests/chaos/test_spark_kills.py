@@ -192,6 +192,7 @@ def under_fire(broker: System, tmp_path: Path, seed: int) -> Iterator[Callable[.
         driver.end()
 
 
+@pytest.mark.timeout(900)
 def test_a_query_writes_exactly_once_through_kills(under_fire: Any, seed: int) -> None:
     kills = ["executor", "driver", "broker"]
     random.Random(seed).shuffle(kills)
