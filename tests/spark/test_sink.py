@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from penstock import Admin, Consumer
+from penstock.client.cluster import LATEST, Cluster
 from penstock.client.errors import ConfigurationError
+from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import SharedTransaction
 from penstock.spark import sink
 from penstock.spark.sink import write_stream
+from tests.compat.test_groups_java import rows
+from tests.support.java_tools import JavaTools
 from tests.support.systems import System
 
 OUT_PARTITIONS = 3
@@ -161,6 +166,99 @@ def test_two_runs_of_a_query_cannot_both_write(
     assert numbers(written()) == list(range(40))
 
 
+def test_a_name_is_not_used_with_another_checkpoint(
+    create: Any, fill: Any, copy: Any, written: Any, tmp_path: Any
+) -> None:
+    """Its batches have the same numbers, so all of them would be taken for repetitions."""
+    create()
+    fill(range(100))
+    copy()
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    with pytest.raises(Exception, match=rf"was written with another checkpoint up to batch \d+.*{copy.query}\.batches"):
+        copy()
+    copy(query=f"{copy.query}-again")
+    assert numbers(written()) == sorted([*range(100), *range(100)])
+
+
+def test_a_batch_begins_anew_when_spark_has_failed(
+    create: Any, fill: Any, copy: Any, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when an executor dies: what was written under the first epoch is aborted, and the query goes on."""
+    create()
+    fill(range(100))
+    real = sink._run
+    epochs = []
+
+    def failing(frame: Any, layout: Any, plan: Any, tasks: Any) -> Any:
+        epochs.append(plan.identity.producer_epoch)
+        count = real(frame, layout, plan, tasks)
+        if len(epochs) == 2:
+            raise PySparkException("an executor is lost")
+        return count
+
+    monkeypatch.setattr(sink, "_run", failing)
+    copy()
+    assert epochs == sorted(set(epochs)), "each attempt has an epoch of its own"
+    assert len(epochs) == 3, "two batches, one of them twice"
+    assert numbers(written()) == list(range(100))
+
+
+def test_at_least_once_writes_without_transactions(
+    system: System, topic: str, create: Any, fill: Any, copy: Any, written: Any, out: str
+) -> None:
+    create()
+    fill(range(100))
+    copy(guarantee="at-least-once", compression="lz4")
+    assert numbers(written()) == list(range(100))
+    with Cluster(system.bootstrap) as cluster:
+        ends = cluster.offsets({TopicPartition(out, index): LATEST for index in range(OUT_PARTITIONS)})
+        told = SharedTransaction(cluster, copy.query).committed(copy.query)
+    assert sum(ends.values()) == 100, "records, and no markers"
+    assert sum(one.offset for one in told.values()) == 100, "the group shows how far the query is"
+
+
+def test_at_least_once_writes_again_what_may_not_be_there(
+    create: Any, fill: Any, copy: Any, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create()
+    fill(range(40))
+
+    def failing(*_: Any) -> None:
+        raise Failure("commit_offsets")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "commit_offsets", failing)
+        with pytest.raises(Exception, match="Failure"):
+            copy(guarantee="at-least-once")
+    copy(guarantee="at-least-once")
+    assert numbers(written()) == sorted([*range(40), *range(40)])
+
+
+def test_two_sources_of_a_topic_count_where_both_have_been() -> None:
+    log = 'v1\n{"batchWatermarkMs":0}\n{"a":{"0":7,"1":3}}\n{"a":{"0":5,"1":4},"b":{"0":1}}\n"not offsets"'
+    assert sink.source_offsets(log) == {("a", 0): 5, ("a", 1): 3, ("b", 0): 1}
+
+
+@pytest.mark.java
+def test_kafka_consumer_groups_shows_the_lag_of_a_query(
+    system: System, topic: str, create: Any, fill: Any, copy: Any, java: JavaTools
+) -> None:
+    def lags() -> list[int]:
+        command = ("consumer.group.ConsumerGroupCommand", "--bootstrap-server", system.bootstrap)
+        shown = rows(java.tool(*command, "--describe", "--group", copy.query).out)
+        assert {row["TOPIC"] for row in shown} == {topic}
+        return [int(row["LAG"]) for row in shown]
+
+    create()
+    fill(range(90))
+    copy()
+    assert lags() == [0, 0, 0]
+    fill(range(90, 120))
+    assert lags() == [10, 10, 10]
+    copy()
+    assert lags() == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "says"),
     [
@@ -169,6 +267,7 @@ def test_two_runs_of_a_query_cannot_both_write(
         (("offset as value",), {}, "column value is bigint: make it binary or string"),
         (("value",), {"topic": None}, "say where to write"),
         (("value",), {"topic": None, "topics": ["a", "b"]}, "a column topic must say where each row goes"),
+        (("value",), {"guarantee": "at-most-once"}, "guarantee is 'at-most-once': use exactly-once or at-least-once"),
         (("value",), {"compression": "rar"}, "compression is 'rar': use one of none, gzip, snappy, lz4, zstd"),
     ],
 )

@@ -270,3 +270,16 @@ def test_a_broker_that_does_not_answer(spark: Any) -> None:
     reader = spark.read.format("penstock").option("kafka.bootstrap.servers", "127.0.0.1:1").option("subscribe", "t")
     with pytest.raises(Exception, match=r"no answer from 127.0.0.1:1 within 0.5 s"):
         reader.option("kafkaConsumer.pollTimeoutMs", "500").load().collect()
+
+
+def test_a_session_without_filter_pushdown_reads_too(
+    spark: Any, create: Any, fill: Callable[..., list[int]], read: Callable[..., Any]
+) -> None:
+    """It is off by default in Spark, which then refuses a source that says it can take filters."""
+    create()
+    fill(range(30))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        assert read().where("partition = 1").count() == 10
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

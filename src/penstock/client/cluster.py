@@ -63,7 +63,9 @@ class Refused(PenstockError):
 
     def __init__(self, code: int, what: str, message: str | None = None) -> None:
         self.code = ErrorCode(code)
-        super().__init__(f"cannot {what}: {message or self.code.name}")
+        super().__init__(
+            f"cannot {what}: {message} ({self.code.name})" if message else f"cannot {what}: {self.code.name}"
+        )
 
 
 class Moved(Exception):

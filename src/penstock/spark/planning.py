@@ -7,24 +7,19 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 
-from penstock.client.cluster import EARLIEST, LATEST, Cluster, check
+from penstock.client.cluster import EARLIEST, LATEST, Cluster
 from penstock.client.errors import ConfigurationError
 from penstock.client.records import TopicPartition
+from penstock.spark.group_offsets import commit_offsets
 from penstock.spark.options import Kind, Position, SourceOptions
 from penstock.spark.ranges import DataLoss, OffsetRange, Offsets, backlog, limited, split
 from penstock.wire.batch import batches_in
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from penstock.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 
 logger = logging.getLogger(__name__)
 
 _SAMPLE_BYTES = 64 * 1024
 _BY_NAME_VERSION = 12  # of Fetch
-_BY_NAME_COMMIT_VERSION = 9
 
 
 class Planner:
@@ -201,21 +196,5 @@ class Planner:
 
     def commit(self, offsets: Offsets) -> None:
         """Tell a consumer group how far the query is: so every tool shows its lag."""
-        group = self._options.group
-        if group is None:
-            return
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for partition, offset in offsets.items():
-            topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic))
-            topic.partitions.append(
-                OffsetCommitRequestPartition(partition_index=partition.partition, committed_offset=offset)
-            )
-        request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
-
-        def attempt() -> None:
-            response = self._cluster.coordinator(group).call(request, _BY_NAME_COMMIT_VERSION)
-            for result_topic in response.topics:
-                for result in result_topic.partitions:
-                    check(result.error_code, f"commit offsets to group {group}")
-
-        self._cluster.retrying(f"commit offsets to group {group}", attempt)
+        if self._options.group is not None:
+            commit_offsets(self._cluster, self._options.group, offsets)

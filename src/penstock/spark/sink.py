@@ -4,53 +4,73 @@ For each micro-batch the driver begins a transaction (a new epoch: whoever still
 refused) and looks up which batch was the last to be committed. If it is this one, it is there already. Else tasks write
 the rows, each partition by one task, all under the one producer id; the driver adds the source's offsets (to the group
 with the query's name: so its lag shows) and the batch's number (to a group of its own), and commits. Rows, offsets and
-number are there together or not at all. If anything dies in between, Spark runs the batch again from its checkpoint,
-and it all begins anew.
+number are there together or not at all. If an executor dies in between, the driver begins the batch anew; if the driver
+does, Spark runs the batch again from its checkpoint.
 
 Readers must read with `read_committed`.
+
+At least once is without all that: tasks write what they have at once, and the source's offsets are told afterwards.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.utils import is_remote
 
 from penstock.client.cluster import Cluster, Refused, Unreachable
 from penstock.client.errors import ConfigurationError
 from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Committed, SharedTransaction
+from penstock.spark.group_offsets import commit_offsets
 from penstock.spark.placing import Layout, placed
 from penstock.spark.ranges import from_json, is_by_partition
 from penstock.spark.rows import CODECS, COLUMNS, check_columns
-from penstock.spark.writing import Records, WritePlan, encoded, layout_of, places_of, write
-from penstock.wire.compression import Codec
+from penstock.spark.writing import (
+    Records,
+    Target,
+    WritePlan,
+    encoded,
+    layout_of,
+    places_of,
+    write,
+    write_at_least_once,
+)
 from penstock.wire.errors import ErrorCode
 
+logger = logging.getLogger(__name__)
+
+EXACTLY_ONCE = "exactly-once"
+AT_LEAST_ONCE = "at-least-once"
+
+_ATTEMPTS = 4  # at a batch, before the query fails: as many as Spark makes at a task
 _ENCODED = StructType(
     [StructField("place", IntegerType()), StructField("count", IntegerType()), StructField("content", BinaryType())]
 )
-_WRITTEN = StructType([StructField("place", IntegerType()), StructField("records", LongType())])
+_COUNT = StructType([StructField("records", LongType())])
 
 
 @dataclass(frozen=True)
 class SinkOptions:
     """What `write_stream` was asked for."""
 
-    bootstrap: str
+    target: Target
     query: str
-    topics: tuple[str, ...]
-    codec: Codec
+    checkpoint: str
     tasks: int | None
     transaction_timeout_ms: int
-    timeout_s: float
 
 
 def write_stream(
@@ -64,6 +84,7 @@ def write_stream(
     output_mode: str = "append",
     compression: str = "none",
     trigger: Mapping[str, Any] | None = None,
+    guarantee: str = EXACTLY_ONCE,
     tasks: int | None = None,
     transaction_timeout: float = 60.0,
     timeout: float = 60.0,
@@ -74,16 +95,21 @@ def write_stream(
     to several `topics`. `query` names the query for good: it is its transactional id and its consumer group, so two
     runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for aggregations, where a row
     replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger` takes, as in
-    {"availableNow": True}.
+    {"availableNow": True}. With `guarantee="at-least-once"` there is no transaction: rows can be read as soon as they
+    are written, and are written again when Spark repeats a task or a batch.
     """
     names = tuple(dict.fromkeys([topic, *topics] if topic else topics))
     if not names:
         raise ConfigurationError("say where to write: topic='...', or topics=[...] and a column topic")
     if compression not in CODECS:
         raise ConfigurationError(f"compression is {compression!r}: use one of {', '.join(CODECS)}")
+    if guarantee not in (EXACTLY_ONCE, AT_LEAST_ONCE):
+        raise ConfigurationError(f"guarantee is {guarantee!r}: use {EXACTLY_ONCE} or {AT_LEAST_ONCE}")
     check_columns(frame.schema, needs_topic=topic is None and len(names) > 1)
-    options = SinkOptions(bootstrap, query, names, CODECS[compression], tasks, int(transaction_timeout * 1000), timeout)
-    sink = Sink(options, topic or (names[0] if len(names) == 1 else None), checkpoint)
+    default = topic or (names[0] if len(names) == 1 else None)
+    target = Target(bootstrap, names, default, CODECS[compression], timeout)
+    options = SinkOptions(target, query, checkpoint, tasks, int(transaction_timeout * 1000))
+    sink = Sink(options) if guarantee == EXACTLY_ONCE else AtLeastOnceSink(options)
     writer = frame.writeStream.foreachBatch(sink.write_batch).option("checkpointLocation", checkpoint)
     writer = writer.queryName(query).outputMode(output_mode)
     return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
@@ -92,44 +118,55 @@ def write_stream(
 class Sink:
     """What happens with each micro-batch, on the driver."""
 
-    def __init__(self, options: SinkOptions, default_topic: str | None, checkpoint: str) -> None:
+    def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._default_topic = default_topic
-        self._checkpoint = checkpoint
         self._batches = f"{options.query}.batches"  # the group that knows the last batch, as an offset
-        self._cluster = Cluster(
-            options.bootstrap, client_id=f"penstock-sink-{options.query}", timeout_s=options.timeout_s
-        )
+        self._cluster = _cluster(options)
         self._transaction = SharedTransaction(self._cluster, options.query, options.transaction_timeout_ms)
+        self._checkpoint_id = ""
 
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch, unless it is there already."""
-        identity = self._transaction.begin()
-        layout = layout_of(self._cluster, self._options.topics, self._default_topic)
-        places = places_of(layout)
-        if self._last_batch() >= batch_id:
-            return
-        try:
-            self._transaction.add(places)
-            plan = WritePlan(
-                self._options.bootstrap, places, identity, True, self._options.codec, self._options.timeout_s
+        """Write a micro-batch, unless it is there already. When Spark has failed to, it begins anew."""
+        attempts_left = _ATTEMPTS
+        while self._begin(frame) < batch_id:
+            try:
+                self._write(frame, batch_id)
+                return
+            except Exception as error:
+                attempts_left -= 1
+                if _is_overtaken(error):  # perhaps by another driver of this query, which must not be disturbed
+                    raise
+                if not attempts_left or not isinstance(error, (Py4JJavaError, PySparkException)):
+                    self._abort_if_possible()
+                    raise
+                logger.warning("batch %d of %s begins anew: %s", batch_id, self._options.query, error)
+
+    def _begin(self, frame: DataFrame) -> int:
+        """Begin a transaction; returns the last batch that was committed, -1 if there is none."""
+        if not self._checkpoint_id:
+            self._checkpoint_id = json.loads(_read_text(frame, f"{self._options.checkpoint}/metadata"))["id"]
+        self._transaction.begin()
+        found = max(self._transaction.committed(self._batches).values(), default=Committed(0, ""))
+        if found.metadata not in ("", self._checkpoint_id):
+            raise ConfigurationError(
+                f"query {self._options.query} was written with another checkpoint up to batch {found.offset - 1}: go "
+                f"on with that one, give the query a new name, or delete group {self._batches}"
             )
-            _run(frame, layout, plan, self._options.tasks)
-            self._transaction.add_offsets(self._options.query, self._source_offsets(frame, batch_id))
-            self._transaction.add_offsets(self._batches, {places[0]: Committed(batch_id + 1, f"batch {batch_id}")})
-            self._transaction.commit()
-        except Exception:
-            self._abort_if_possible()
-            raise
+        return found.offset - 1
 
-    def _last_batch(self) -> int:
-        """The last batch that was committed; -1 if there is none."""
-        return max([one.offset - 1 for one in self._transaction.committed(self._batches).values()], default=-1)
-
-    def _source_offsets(self, frame: DataFrame, batch_id: int) -> dict[TopicPartition, Committed]:
-        """How far the sources are read with this batch, as far as they are topics."""
-        found = source_offsets(_read_text(frame, f"{self._checkpoint}/offsets/{batch_id}"))
-        return {partition: Committed(offset, f"batch {batch_id}") for partition, offset in found.items()}
+    def _write(self, frame: DataFrame, batch_id: int) -> None:
+        target = self._options.target
+        layout = layout_of(self._cluster, target)
+        places = places_of(layout)
+        self._transaction.add(places)
+        identity = self._transaction.identity
+        plan = WritePlan(target.bootstrap, places, identity, True, target.codec, target.timeout_s)
+        _run(frame, layout, plan, self._options.tasks)
+        offsets = _source_offsets(frame, self._options.checkpoint, batch_id)
+        told = {partition: Committed(offset, f"batch {batch_id}") for partition, offset in offsets.items()}
+        self._transaction.add_offsets(self._options.query, told)
+        self._transaction.add_offsets(self._batches, {places[0]: Committed(batch_id + 1, self._checkpoint_id)})
+        self._transaction.commit()
 
     def _abort_if_possible(self) -> None:
         """Let readers go on at once. If it does not work, the next `begin` or the transaction's timeout does it."""
@@ -139,6 +176,33 @@ class Sink:
             return
 
 
+def _is_overtaken(error: Exception) -> bool:
+    """Whether somebody else has begun a transaction of this query, or a broker has ended this one after its timeout.
+
+    What tasks are told comes as text.
+    """
+    return any(code.name in str(error) for code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH))
+
+
+class AtLeastOnceSink:
+    """What happens with each micro-batch, on the driver, where a repetition may be seen."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._cluster = _cluster(options)
+
+    def write_batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, again if Spark says so, and tell the group how far the sources are read."""
+        rows = frame if self._options.tasks is None else frame.repartition(self._options.tasks)
+        rows.mapInArrow(_writing_at_least_once(self._options.target), _COUNT).collect()
+        commit_offsets(self._cluster, self._options.query, _source_offsets(frame, self._options.checkpoint, batch_id))
+
+
+def _cluster(options: SinkOptions) -> Cluster:
+    target = options.target
+    return Cluster(target.bootstrap, client_id=f"penstock-sink-{options.query}", timeout_s=target.timeout_s)
+
+
 def _run(frame: DataFrame, layout: Layout, plan: WritePlan, tasks: int | None) -> int:
     """Write the rows in one Spark job; returns how many there were.
 
@@ -146,11 +210,18 @@ def _run(frame: DataFrame, layout: Layout, plan: WritePlan, tasks: int | None) -
     Spark itself handles no single row.
     """
     columns = [name for name in COLUMNS if name in frame.columns]
-    count = max(tasks or min(len(plan.places), frame.sparkSession.sparkContext.defaultParallelism), 1)
+    count = max(tasks or min(len(plan.places), _slots(frame)), 1)
     batches = frame.select(*columns).mapInArrow(_encoding(layout, plan), _ENCODED)
     owned = batches.repartitionById(count, batches.place % count)
-    written = owned.mapInArrow(_writing(plan), _WRITTEN, barrier=True).collect()
+    written = owned.mapInArrow(_writing(plan), _COUNT, barrier=True).collect()
     return sum(row.records for row in written)
+
+
+def _slots(frame: DataFrame) -> int:
+    """How many tasks run at once. Over Spark Connect, what Spark makes of a range says it."""
+    if not is_remote():
+        return frame.sparkSession.sparkContext.defaultParallelism
+    return frame.sparkSession.range(10_000).select(spark_partition_id()).distinct().count()
 
 
 def _encoding(layout: Layout, plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -177,13 +248,7 @@ def _writing(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
                 "write a part of a batch again",
                 "an earlier attempt may have written some of it",
             )
-        counts = write(plan, _received(batches))
-        yield pa.RecordBatch.from_pydict(
-            {
-                "place": pa.array([place for place, _ in counts], pa.int32()),
-                "records": pa.array([count for _, count in counts], pa.int64()),
-            }
-        )
+        yield _count(write(plan, _received(batches)))
 
     return run
 
@@ -194,8 +259,22 @@ def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
             yield Records(place.as_py(), count.as_py(), content.as_buffer())
 
 
+def _writing_at_least_once(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _count(write_at_least_once(target, batches))
+
+    return run
+
+
+def _count(records: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"records": pa.array([records], pa.int64())})
+
+
 def source_offsets(log: str) -> dict[TopicPartition, int]:
-    """The offsets of Kafka sources in an entry of Spark's offset log: a line for each source after two others."""
+    """The offsets of Kafka sources in an entry of Spark's offset log: a line for each source after two others.
+
+    Where two sources read the same partition, what both have read counts.
+    """
     found: dict[TopicPartition, int] = {}
     for line in log.splitlines()[2:]:
         try:
@@ -203,11 +282,25 @@ def source_offsets(log: str) -> dict[TopicPartition, int]:
         except ValueError:
             continue
         if is_by_partition(offsets):
-            found |= from_json(offsets)
+            for partition, offset in from_json(offsets).items():
+                found[partition] = min(offset, found.get(partition, offset))
     return found
 
 
+def _source_offsets(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
+    """How far the sources are read with a batch, as far as they are topics."""
+    return source_offsets(_read_text(frame, f"{checkpoint}/offsets/{batch_id}"))
+
+
 def _read_text(frame: DataFrame, path: str) -> str:
-    """A small file, on any file system that Spark knows."""
-    rows = frame.sparkSession.read.text(path).collect()
-    return "\n".join(row.value for row in rows)
+    """A small file, on any file system that Spark knows. Beside the JVM no job is needed for that."""
+    if is_remote():
+        return "\n".join(row.value for row in frame.sparkSession.read.text(path).collect())
+    context: Any = frame.sparkSession.sparkContext
+    file = context._jvm.org.apache.hadoop.fs.Path(path)
+    stream = file.getFileSystem(context._jsc.hadoopConfiguration()).open(file)
+    try:
+        text: str = context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        return text
+    finally:
+        stream.close()

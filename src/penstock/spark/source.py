@@ -134,7 +134,7 @@ class _Pushdown:
     overridden: this stands in its place and says that it is the original.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)  # the function itself, not bound to this
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds

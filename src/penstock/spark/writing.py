@@ -8,7 +8,7 @@ together meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,14 @@ from penstock.client.connection import ConnectionLost
 from penstock.client.errors import ConfigurationError
 from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Identity
-from penstock.spark.placing import Layout
+from penstock.spark.placing import Layout, placed
 from penstock.wire import _kernel
 from penstock.wire._arrow import Encoder
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.batch import TRANSACTIONAL
 from penstock.wire.compression import Codec, compress
 from penstock.wire.errors import ErrorCode
+from penstock.wire.messages.init_producer_id import InitProducerIdRequest
 from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 BATCH_BYTES = 900_000  # below the default of max.message.bytes, with room for what does not compress
@@ -34,6 +35,17 @@ _BY_CLIENTS_VERSION = 11  # the newest version of Produce in which the client ha
 _TIMEOUT_MS = 30_000
 
 _DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a write goes. `default_topic` is for rows that name none."""
+
+    bootstrap: str
+    topics: tuple[str, ...]
+    default_topic: str | None
+    codec: Codec
+    timeout_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ class Writer:
         self._cluster = cluster
         self._sequences = [0] * len(plan.places)
         self._under_way: dict[int, _Sent] = {}
-        self.counts: dict[int, int] = {}
+        self.count = 0  # records that are acknowledged
 
     def send(self, records: Records) -> None:
         """Send a batch when the one before it is acknowledged."""
@@ -162,7 +174,7 @@ class Writer:
         code = result.error_code
         if code in (ErrorCode.NONE, _DUPLICATE):
             del self._under_way[place]
-            self.counts[place] = self.counts.get(place, 0) + sent.count
+            self.count += sent.count
         elif code in RETRIABLE or code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._check_patience(sent, place, Moved(code))
             self._cluster.forget()
@@ -205,23 +217,46 @@ def header_parts(column: pa.ListArray) -> tuple[Any, ...]:
     return ends, items.field(0), items.field(1), column.offset, validity
 
 
-def write(plan: WritePlan, batches: Iterable[Records]) -> list[tuple[int, int]]:
-    """Write all records; returns (place, count) when everything is acknowledged."""
+def write(plan: WritePlan, batches: Iterable[Records]) -> int:
+    """Write all records; returns how many there were when everything is acknowledged."""
     with Cluster(plan.bootstrap, client_id="penstock-spark", timeout_s=plan.timeout_s) as cluster:
-        writer = Writer(plan, cluster)
-        for records in batches:
-            writer.send(records)
-        writer.finish()
-    return sorted(writer.counts.items())
+        return _send_all(plan, cluster, batches)
 
 
-def layout_of(cluster: Cluster, topics: Sequence[str], default: str | None) -> Layout:
+def _send_all(plan: WritePlan, cluster: Cluster, batches: Iterable[Records]) -> int:
+    writer = Writer(plan, cluster)
+    for records in batches:
+        writer.send(records)
+    writer.finish()
+    return writer.count
+
+
+def write_at_least_once(target: Target, rows: Iterable[pa.RecordBatch]) -> int:
+    """Write all rows in no transaction, under a producer id of its own; returns how many there were.
+
+    A retry of a request does not double records, a retry of a task does.
+    """
+    with Cluster(target.bootstrap, client_id="penstock-spark", timeout_s=target.timeout_s) as cluster:
+        layout = layout_of(cluster, target)
+        plan = WritePlan(
+            target.bootstrap, places_of(layout), _new_identity(cluster), False, target.codec, target.timeout_s
+        )
+        return _send_all(plan, cluster, encoded(placed(layout, rows), len(plan.places), target.codec))
+
+
+def _new_identity(cluster: Cluster) -> Identity:
+    request = InitProducerIdRequest(transaction_timeout_ms=60_000)
+    response = cluster.retrying("get a producer id", lambda: cluster.any_broker().call(request))
+    return Identity("", response.producer_id, response.producer_epoch)
+
+
+def layout_of(cluster: Cluster, target: Target) -> Layout:
     """The topics to write to, as they are now."""
-    found = cluster.topics(topics)
-    missing = [name for name in topics if name not in found]
+    found = cluster.topics(target.topics)
+    missing = [name for name in target.topics if name not in found]
     if missing:
         raise ConfigurationError(f"there is no topic {', '.join(missing)}: create it first")
-    return Layout({name: len(found[name].leaders) for name in topics}, default)
+    return Layout({name: len(found[name].leaders) for name in target.topics}, target.default_topic)
 
 
 def places_of(layout: Layout) -> tuple[TopicPartition, ...]:
