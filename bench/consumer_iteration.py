@@ -97,7 +97,7 @@ def _measure(bootstrap: str, records: int, rounds: int) -> None:
 def main() -> None:
     arguments = sys.argv[1:]
     records = int(arguments[1]) if len(arguments) > 1 else 500_000
-    rounds = int(arguments[2]) if len(arguments) > 2 else 3
+    rounds = int(arguments[2]) if len(arguments) > 2 else 7
     if arguments:
         _measure(arguments[0], records, rounds)
         return

@@ -49,6 +49,8 @@ AnyRecord = Record[Any, Any]
 _PATIENCE_S = 0.5
 _SEEK_RETRY_S = 0.01
 _TIMEOUT_S = 30.0
+# How soon librdkafka fetches again after its queue was full. It would be a second, in which a fast reader has nothing.
+_FETCH_PAUSE_MS = 20
 # librdkafka wants a group even from consumers that have none; nothing is ever committed to this one.
 _NO_GROUP = "penstock-without-a-group"
 _MANAGED = ("enable.auto.offset.store", "enable.auto.commit", "enable.partition.eof", "group.id")
@@ -128,6 +130,7 @@ class Consumer:
             "auto.commit.interval.ms": max(1, round(auto_commit_interval * 1000)),
             "enable.partition.eof": stop_at_end,
             "isolation.level": isolation_level,
+            "fetch.queue.backoff.ms": _FETCH_PAUSE_MS,
             "group.protocol": group_protocol,
             "group.instance.id": instance_id,
             "session.timeout.ms": None if session_timeout is None else round(session_timeout * 1000),
