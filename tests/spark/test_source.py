@@ -283,3 +283,15 @@ def test_a_session_without_filter_pushdown_reads_too(
         assert read().where("partition = 1").count() == 10
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_a_schema_leaves_columns_out(
+    spark: Any, system: System, topic: str, create: Any, fill: Callable[..., list[int]]
+) -> None:
+    create(1)
+    fill(range(5), partitions=1)
+    reader = spark.read.format("penstock").options(**{"kafka.bootstrap.servers": system.bootstrap, "subscribe": topic})
+    rows = reader.schema("offset LONG, value BINARY").load().collect()
+    assert [(row.offset, bytes(row.value)) for row in rows] == [(n, b"%d" % n) for n in range(5)]
+    with pytest.raises(Exception, match=r"says value string, but it can only leave out some of key binary, value"):
+        reader.schema("value STRING").load().collect()

@@ -46,8 +46,8 @@ SCHEMA = pa.schema(_FIELDS)
 SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", pa.list_(_HEADER))])
 
 
-def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """All records of a range, as Arrow batches."""
+def read_range(options: SourceOptions, wanted: OffsetRange, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """All records of a range, as Arrow batches with these columns."""
     columns = Columns(options.include_headers)
     with Cluster(options.bootstrap, client_id="penstock-spark", timeout_s=options.timeout_s) as cluster:
         fetches = Fetches(cluster, options, wanted)
@@ -64,9 +64,9 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
                     wanted.end,
                 )
                 if columns.count >= _ROWS or columns.size >= _BYTES:
-                    yield record_batch(columns, wanted.partition)
+                    yield record_batch(columns, wanted.partition).select(names)
     if columns.count:
-        yield record_batch(columns, wanted.partition)
+        yield record_batch(columns, wanted.partition).select(names)
 
 
 class Fetches:

@@ -71,13 +71,11 @@ class PenstockSource(DataSource):
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        self._check(schema)
-        return BatchReader(parse(self.options, is_streaming=False))
+        return BatchReader(parse(self.options, is_streaming=False), self._chosen(schema))
 
     @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        self._check(schema)
-        return StreamReader(parse(self.options, is_streaming=True))
+        return StreamReader(parse(self.options, is_streaming=True), self._chosen(schema))
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -85,12 +83,16 @@ class PenstockSource(DataSource):
             raise ConfigurationError("a topic cannot be overwritten: use mode('append')")
         return BatchWriter(self.options, schema)
 
-    def _check(self, schema: StructType) -> None:
-        given = [(field.name, field.dataType) for field in schema.fields]
-        if given != [(field.name, field.dataType) for field in self.schema().fields]:
-            raise ConfigurationError(
-                "the columns of a topic are fixed: leave out .schema(...), and take values apart with from_json or cast"
-            )
+    def _chosen(self, schema: StructType) -> list[str]:
+        """The columns that `.schema(...)` asks for: Spark itself does not tell a source which ones a query needs."""
+        known = {field.name: field.dataType for field in self.schema().fields}
+        for field in schema.fields:
+            if known.get(field.name) != field.dataType:
+                raise ConfigurationError(
+                    f".schema(...) says {field.name} {field.dataType.simpleString()}, but it can only leave out some "
+                    f"of {', '.join(f'{name} {kind.simpleString()}' for name, kind in known.items())}"
+                )
+        return schema.names
 
 
 @dataclass
@@ -107,8 +109,9 @@ class Task(InputPartition):
 class BatchReader(DataSourceReader):
     """One read of what is there."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
+        self._columns = columns
         self._bounds = Bounds()
         self.pushFilters = _Pushdown(self._bounds)  # type: ignore[method-assign]
 
@@ -124,7 +127,7 @@ class BatchReader(DataSourceReader):
     @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
-            yield from read_range(self._options, partition.wanted)
+            yield from read_range(self._options, partition.wanted, self._columns)
 
 
 class _Pushdown:
@@ -148,8 +151,9 @@ class _Pushdown:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming query's source. Offsets are in the form that Spark's own Kafka source has in its checkpoints."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
+        self._columns = columns
         self._planner: Planner | None = None
         self._target: Json | None = None
         self._committed: dict[str, Any] | None = None
@@ -200,7 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        yield from read_range(self._options, partition.wanted)
+        yield from read_range(self._options, partition.wanted, self._columns)
 
     @plainly
     def commit(self, end: dict[str, Any]) -> None:
