@@ -16,6 +16,7 @@ from penstock.client.connection import ConnectionLost
 from penstock.client.records import TopicPartition
 from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import DataLoss, OffsetRange
+from penstock.spark.task_process import settle
 from penstock.wire._arrow import Columns, next_offset
 from penstock.wire._kernel import HEADER_BYTES, Batch
 from penstock.wire.api import APIS, ApiKey
@@ -48,6 +49,7 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", pa.list_(_HEADER))])
 
 def read_range(options: SourceOptions, wanted: OffsetRange, names: list[str]) -> Iterator[pa.RecordBatch]:
     """All records of a range, as Arrow batches with these columns."""
+    settle()
     columns = Columns(options.include_headers)
     with Cluster(options.bootstrap, client_id="penstock-spark", timeout_s=options.timeout_s) as cluster:
         fetches = Fetches(cluster, options, wanted)

@@ -20,6 +20,7 @@ from penstock.client.errors import ConfigurationError
 from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Identity
 from penstock.spark.placing import Layout, placed
+from penstock.spark.task_process import settle
 from penstock.wire import _kernel
 from penstock.wire._arrow import Encoder
 from penstock.wire.api import APIS, ApiKey
@@ -71,6 +72,7 @@ class Records:
 
 def encoded(rows: Iterable[pa.RecordBatch], place_count: int, codec: Codec) -> Iterator[Records]:
     """Rows with the columns place, key, value and perhaps headers, as records. Those of one place keep their order."""
+    settle()
     encoder = Encoder(place_count, BATCH_BYTES)
 
     def taken(place: int) -> Records:
