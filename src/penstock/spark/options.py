@@ -164,6 +164,7 @@ def _check_kafka_setting(name: str, value: str) -> None:
     check_security(name, value)
     if name.lower() in (
         "kafka.auto.offset.reset",
+        "kafka.interceptor.classes",
         "kafka.enable.auto.commit",
         "kafka.key.deserializer",
         "kafka.value.deserializer",
