@@ -95,7 +95,7 @@ def _dying(real: Callable[..., Any], when: str, step: str, die: Callable[[], Non
 
         def run(batches: Iterable[Any]) -> Any:
             if step == "first write":
-                _replace(Writer, "_send", when, die)
+                _replace(Writer, "send", when, die)
             else:
                 _replace(Writer, "finish", when, die)
             return write(batches)
