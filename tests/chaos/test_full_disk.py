@@ -68,16 +68,9 @@ class Writer:
 
 
 def read_all(system: System) -> list[bytes]:
-    with Admin(system.bootstrap) as admin:
-        end = admin.topic_offsets(TOPIC, "latest")[TOPIC, 0].offset
-    with Consumer(system.bootstrap, auto_offset_reset="earliest") as consumer:
+    with Consumer(system.bootstrap, auto_offset_reset="earliest", stop_at_end=True) as consumer:
         consumer.assign([(TOPIC, 0)])
-        found: list[bytes] = []
-        for record in consumer:
-            found.append(record.value)
-            if record.offset == end - 1:
-                break
-    return found
+        return [record.value for record in consumer]
 
 
 @pytest.mark.parametrize("size", [100, 20_000], ids=["small records", "large records"])

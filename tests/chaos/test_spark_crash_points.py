@@ -10,8 +10,8 @@ import pytest
 
 from penstock import Admin, Consumer, Producer
 from tests.chaos.spark_crash import BATCH_RECORDS, SOURCE, STEPS, TARGET
-from tests.chaos.spark_processes import Processes
 from tests.support import systems
+from tests.support.spark_processes import Processes
 from tests.support.systems import System
 
 PARTITIONS = 2

@@ -17,8 +17,8 @@ from penstock import Admin, Consumer, Producer
 from penstock.client.cluster import Cluster
 from penstock.client.shared_transaction import SharedTransaction
 from tests.chaos.spark_job import COUNTS, EVENTS, MINUTE_MS, PROFILES, QUERY, counts_of
-from tests.chaos.spark_processes import Driver, StandaloneCluster, kill
 from tests.support import systems
+from tests.support.spark_processes import Driver, StandaloneCluster, kill
 from tests.support.systems import System
 
 PARTITIONS = 3

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock import Admin, Producer
+from penstock import Admin, Consumer, Producer
 from penstock.spark.session import session
 from tests.support.systems import System
+
+OUT_PARTITIONS = 3
 
 
 @pytest.fixture(scope="session")
@@ -80,3 +82,25 @@ def stream(spark: Any, system: System, topic: str, tmp_path: Any) -> Callable[..
         return [batch for batch in batches if batch]
 
     return run
+
+
+@pytest.fixture
+def out(create: Any, unique: Any) -> str:
+    made: str = create(OUT_PARTITIONS, unique("out"))
+    return made
+
+
+@pytest.fixture
+def written(system: System, out: str) -> Callable[[], list[Any]]:
+    """What a reader of committed records finds."""
+
+    def read(name: str = out) -> list[Any]:
+        with Consumer(system.bootstrap, auto_offset_reset="earliest", stop_at_end=True) as consumer:
+            consumer.assign([(name, index) for index in range(OUT_PARTITIONS)])
+            return list(consumer)
+
+    return read
+
+
+def numbers(records: list[Any]) -> list[int]:
+    return sorted(int(record.value) for record in records)

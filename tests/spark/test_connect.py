@@ -15,9 +15,9 @@ import pytest
 
 from penstock.client.cluster import Cluster
 from penstock.client.shared_transaction import SharedTransaction
-from tests.chaos.spark_processes import Processes
-from tests.spark.test_sink import numbers, out, written  # noqa: F401
+from tests.spark.conftest import numbers
 from tests.support.maven import ROOT
+from tests.support.spark_processes import Processes
 from tests.support.systems import System, free_port
 
 _READY_S = 120.0
@@ -63,8 +63,8 @@ def test_a_topic_is_read_and_copied_exactly_once_over_spark_connect(
     topic: str,
     create: Callable[..., str],
     fill: Callable[..., list[int]],
-    out: str,  # noqa: F811
-    written: Any,  # noqa: F811
+    out: str,
+    written: Any,
     tmp_path: Path,
 ) -> None:
     create()

@@ -8,36 +8,16 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from penstock import Admin, Consumer
+from penstock import Admin
 from penstock.client.cluster import LATEST, Cluster
 from penstock.client.errors import ConfigurationError
 from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import SharedTransaction
 from penstock.spark import sink
 from penstock.spark.sink import write_stream
-from tests.compat.test_groups_java import rows
-from tests.support.java_tools import JavaTools
+from tests.spark.conftest import OUT_PARTITIONS, numbers
+from tests.support.java_tools import JavaTools, rows
 from tests.support.systems import System
-
-OUT_PARTITIONS = 3
-
-
-@pytest.fixture
-def out(create: Any, unique: Any) -> str:
-    made: str = create(OUT_PARTITIONS, unique("out"))
-    return made
-
-
-@pytest.fixture
-def written(system: System, out: str) -> Callable[[], list[Any]]:
-    """What a reader of committed records finds."""
-
-    def read(name: str = out) -> list[Any]:
-        with Consumer(system.bootstrap, auto_offset_reset="earliest", stop_at_end=True) as consumer:
-            consumer.assign([(name, index) for index in range(OUT_PARTITIONS)])
-            return list(consumer)
-
-    return read
 
 
 @pytest.fixture
@@ -56,10 +36,6 @@ def copy(spark: Any, system: System, topic: str, out: str, unique: Any, tmp_path
 
     run.query = name  # type: ignore[attr-defined]
     return run
-
-
-def numbers(records: list[Any]) -> list[int]:
-    return sorted(int(record.value) for record in records)
 
 
 def test_a_topic_is_copied_and_the_group_shows_it(
@@ -189,12 +165,11 @@ def test_a_batch_begins_anew_when_spark_has_failed(
     real = sink._run
     epochs = []
 
-    def failing(frame: Any, layout: Any, plan: Any, tasks: Any) -> Any:
+    def failing(frame: Any, layout: Any, plan: Any, tasks: Any) -> None:
         epochs.append(plan.identity.producer_epoch)
-        count = real(frame, layout, plan, tasks)
+        real(frame, layout, plan, tasks)
         if len(epochs) == 2:
             raise PySparkException("an executor is lost")
-        return count
 
     monkeypatch.setattr(sink, "_run", failing)
     copy()

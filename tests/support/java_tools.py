@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -80,3 +81,12 @@ class JavaTools:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)
+
+
+def rows(output: str) -> list[dict[str, str]]:
+    """The table that a tool printed, by column."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    start = next(n for n, line in enumerate(lines) if line.startswith("GROUP"))
+    heads = re.split(r"\s{2,}|\s(?=[A-Z#])", lines[start].strip())
+    heads = [head.strip() for head in heads if head.strip()]
+    return [dict(zip(heads, line.split(), strict=False)) for line in lines[start + 1 :]]

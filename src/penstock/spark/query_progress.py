@@ -6,7 +6,6 @@ of this moment is the consumer group's, in any tool that shows groups.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from rich.live import Live
 from rich.table import Table
 
 from penstock.client.errors import ConfigurationError
-from penstock.spark.ranges import backlog, from_json, is_by_partition
+from penstock.spark.ranges import backlog, from_text
 
 
 @dataclass(frozen=True)
@@ -74,20 +73,10 @@ def progress(query: StreamingQuery) -> Progress | None:
 def _lag(sources: Iterable[dict[str, Any]]) -> int | None:
     behind: int | None = None
     for source in sources:
-        end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
-        if is_by_partition(end) and is_by_partition(latest):
-            behind = (behind or 0) + sum(backlog(from_json(end), from_json(latest)).values())
+        end, latest = from_text(source["endOffset"]), from_text(source["latestOffset"])
+        if end is not None and latest is not None:
+            behind = (behind or 0) + sum(backlog(end, latest).values())
     return behind
-
-
-def _offsets(said: Any) -> Any:
-    """Offsets as Spark has them: JSON, or whatever another source calls an offset."""
-    if not isinstance(said, str):
-        return said
-    try:
-        return json.loads(said)
-    except ValueError:
-        return said
 
 
 # ---- in the terminal ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,8 +56,16 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, 
     }
 
 
-def is_by_partition(offsets: Any) -> bool:
-    """Whether something is offsets as `to_json` makes them: those of another source look otherwise."""
+def from_text(text: str) -> dict[TopicPartition, int] | None:
+    """Offsets that Spark wrote down as text; None if they are of a source that has other ones."""
+    try:
+        offsets = json.loads(text)
+    except ValueError:
+        return None
+    return from_json(offsets) if _is_by_partition(offsets) else None
+
+
+def _is_by_partition(offsets: Any) -> bool:
     return (
         isinstance(offsets, dict)
         and bool(offsets)

@@ -36,7 +36,7 @@ from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Committed, SharedTransaction
 from penstock.spark.group_offsets import commit_offsets
 from penstock.spark.placing import Layout, placed
-from penstock.spark.ranges import from_json, is_by_partition
+from penstock.spark.ranges import from_text
 from penstock.spark.rows import CODECS, COLUMNS, check_columns
 from penstock.spark.writing import (
     Records,
@@ -160,7 +160,7 @@ class Sink:
         places = places_of(layout)
         self._transaction.add(places)
         identity = self._transaction.identity
-        plan = WritePlan(target.bootstrap, places, identity, True, target.codec, target.timeout_s)
+        plan = WritePlan(target, places, identity, is_transactional=True)
         _run(frame, layout, plan, self._options.tasks)
         offsets = _source_offsets(frame, self._options.checkpoint, batch_id)
         told = {partition: Committed(offset, f"batch {batch_id}") for partition, offset in offsets.items()}
@@ -203,8 +203,8 @@ def _cluster(options: SinkOptions) -> Cluster:
     return Cluster(target.bootstrap, client_id=f"penstock-sink-{options.query}", timeout_s=target.timeout_s)
 
 
-def _run(frame: DataFrame, layout: Layout, plan: WritePlan, tasks: int | None) -> int:
-    """Write the rows in one Spark job; returns how many there were.
+def _run(frame: DataFrame, layout: Layout, plan: WritePlan, tasks: int | None) -> None:
+    """Write the rows in one Spark job.
 
     The tasks that have the rows encode them. What is brought to the one task that owns a partition are whole batches:
     Spark itself handles no single row.
@@ -213,8 +213,7 @@ def _run(frame: DataFrame, layout: Layout, plan: WritePlan, tasks: int | None) -
     count = max(tasks or min(len(plan.places), _slots(frame)), 1)
     batches = frame.select(*columns).mapInArrow(_encoding(layout, plan), _ENCODED)
     owned = batches.repartitionById(count, batches.place % count)
-    written = owned.mapInArrow(_writing(plan), _COUNT, barrier=True).collect()
-    return sum(row.records for row in written)
+    owned.mapInArrow(_writing(plan), _COUNT, barrier=True).collect()
 
 
 def _slots(frame: DataFrame) -> int:
@@ -226,7 +225,7 @@ def _slots(frame: DataFrame) -> int:
 
 def _encoding(layout: Layout, plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for one in encoded(placed(layout, batches), len(plan.places), plan.codec):
+        for one in encoded(placed(layout, batches), len(plan.places), plan.target.codec):
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array([one.place], pa.int32()),
@@ -277,13 +276,8 @@ def source_offsets(log: str) -> dict[TopicPartition, int]:
     """
     found: dict[TopicPartition, int] = {}
     for line in log.splitlines()[2:]:
-        try:
-            offsets = json.loads(line)
-        except ValueError:
-            continue
-        if is_by_partition(offsets):
-            for partition, offset in from_json(offsets).items():
-                found[partition] = min(offset, found.get(partition, offset))
+        for partition, offset in (from_text(line) or {}).items():
+            found[partition] = min(offset, found.get(partition, offset))
     return found
 
 

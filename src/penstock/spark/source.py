@@ -26,7 +26,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import (
-    ArrayType,
     BinaryType,
     IntegerType,
     LongType,
@@ -44,6 +43,7 @@ from penstock.spark.planning import Planner
 from penstock.spark.pruning import Bounds
 from penstock.spark.ranges import Json, OffsetRange, from_json, to_json
 from penstock.spark.reading import read_range
+from penstock.spark.rows import HEADERS
 
 _COLUMNS = [
     StructField("key", BinaryType()),
@@ -54,8 +54,6 @@ _COLUMNS = [
     StructField("timestamp", TimestampType()),
     StructField("timestampType", IntegerType()),
 ]
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_HEADERS = StructField("headers", ArrayType(_HEADER))
 
 
 class PenstockSource(DataSource):
@@ -67,7 +65,7 @@ class PenstockSource(DataSource):
 
     def schema(self) -> StructType:
         with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
-        return StructType([*_COLUMNS, _HEADERS] if with_headers else _COLUMNS)
+        return StructType([*_COLUMNS, StructField("headers", HEADERS)] if with_headers else _COLUMNS)
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -53,12 +53,10 @@ class Target:
 class WritePlan:
     """What all tasks of one write have in common. `places` are all partitions there are: rows name them by number."""
 
-    bootstrap: str
+    target: Target
     places: tuple[TopicPartition, ...]
     identity: Identity
     is_transactional: bool
-    codec: Codec
-    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ class Writer:
         place = records.place
         if place in self._under_way:
             self._await(place)
-        sent = _Sent(self._batch(records), records.count, time.monotonic() + self._plan.timeout_s)
+        sent = _Sent(self._batch(records), records.count, time.monotonic() + self._plan.target.timeout_s)
         self._under_way[place] = sent
         self._sequences[place] = (self._sequences[place] + records.count) & 0x7FFFFFFF
         self._transmit(place, sent)
@@ -126,7 +124,7 @@ class Writer:
             base_offset=0,
             last_offset_delta=records.count - 1,
             count=records.count,
-            attributes=self._plan.codec | (TRANSACTIONAL if self._plan.is_transactional else 0),
+            attributes=self._plan.target.codec | (TRANSACTIONAL if self._plan.is_transactional else 0),
             base_timestamp=now_ms,
             max_timestamp=now_ms,
             producer_id=self._plan.identity.producer_id,
@@ -221,8 +219,12 @@ def header_parts(column: pa.ListArray) -> tuple[Any, ...]:
 
 def write(plan: WritePlan, batches: Iterable[Records]) -> int:
     """Write all records; returns how many there were when everything is acknowledged."""
-    with Cluster(plan.bootstrap, client_id="penstock-spark", timeout_s=plan.timeout_s) as cluster:
+    with _connected(plan.target) as cluster:
         return _send_all(plan, cluster, batches)
+
+
+def _connected(target: Target) -> Cluster:
+    return Cluster(target.bootstrap, client_id="penstock-spark", timeout_s=target.timeout_s)
 
 
 def _send_all(plan: WritePlan, cluster: Cluster, batches: Iterable[Records]) -> int:
@@ -238,11 +240,9 @@ def write_at_least_once(target: Target, rows: Iterable[pa.RecordBatch]) -> int:
 
     A retry of a request does not double records, a retry of a task does.
     """
-    with Cluster(target.bootstrap, client_id="penstock-spark", timeout_s=target.timeout_s) as cluster:
+    with _connected(target) as cluster:
         layout = layout_of(cluster, target)
-        plan = WritePlan(
-            target.bootstrap, places_of(layout), _new_identity(cluster), False, target.codec, target.timeout_s
-        )
+        plan = WritePlan(target, places_of(layout), _new_identity(cluster), is_transactional=False)
         return _send_all(plan, cluster, encoded(placed(layout, rows), len(plan.places), target.codec))
 
 
