@@ -48,7 +48,6 @@ def run(master: str, bootstrap: str, checkpoint: str) -> None:
         spark_sql_shuffle_partitions=2,
         spark_driver_host="127.0.0.1",
         spark_ui_enabled="false",
-        spark_scheduler_barrier_maxConcurrentTasksCheck_interval="1s",  # after an executor's death
     )
     write_stream(
         counts(spark, bootstrap), bootstrap=bootstrap, query=QUERY, checkpoint=checkpoint, topic=COUNTS

@@ -1,11 +1,12 @@
 """Exactly once into topics: one Kafka transaction per micro-batch.
 
 For each micro-batch the driver begins a transaction (a new epoch: whoever still writes for an earlier attempt is
-refused) and looks up which batch was the last to be committed. If it is this one, it is there already. Else tasks write
-the rows, each partition by one task, all under the one producer id; the driver adds the source's offsets (to the group
-with the query's name: so its lag shows) and the batch's number (to a group of its own), and commits. Rows, offsets and
-number are there together or not at all. If an executor dies in between, the driver begins the batch anew; if the driver
-does, Spark runs the batch again from its checkpoint.
+refused) and looks up which batch was the last to be committed. If it is this one, its rows are there already, and it is
+run only for the state that Spark keeps of it. Else tasks write the rows, each those that it has, under the one producer
+id and in turns; the driver adds the source's offsets (to the group with the query's name: so its lag shows) and the
+batch's number (to a group of its own), and commits. Rows, offsets and number are there together or not at all. If an
+executor dies in between, the driver begins the batch anew; if the driver does, Spark runs the batch again from its
+checkpoint.
 
 Readers must read with `read_committed`.
 
@@ -18,6 +19,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -25,9 +27,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 from pyspark.sql.utils import is_remote
 
 from penstock.client.cluster import Cluster, Refused, Unreachable
@@ -35,14 +36,13 @@ from penstock.client.errors import ConfigurationError
 from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Committed, SharedTransaction
 from penstock.spark.group_offsets import commit_offsets
-from penstock.spark.placing import Layout, placed
+from penstock.spark.placing import Layout
 from penstock.spark.ranges import from_text
 from penstock.spark.rows import CODECS, COLUMNS, check_columns
+from penstock.spark.turns import TaskTurns, TurnAddress, TurnServer
 from penstock.spark.writing import (
-    Records,
     Target,
     WritePlan,
-    encoded,
     layout_of,
     places_of,
     write,
@@ -56,9 +56,6 @@ EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 
 _ATTEMPTS = 4  # at a batch, before the query fails: as many as Spark makes at a task
-_ENCODED = StructType(
-    [StructField("place", IntegerType()), StructField("count", IntegerType()), StructField("content", BinaryType())]
-)
 _COUNT = StructType([StructField("records", LongType())])
 
 
@@ -71,6 +68,7 @@ class SinkOptions:
     checkpoint: str
     tasks: int | None
     transaction_timeout_ms: int
+    port: int
 
 
 def write_stream(
@@ -88,6 +86,7 @@ def write_stream(
     tasks: int | None = None,
     transaction_timeout: float = 60.0,
     timeout: float = 60.0,
+    port: int = 0,
 ) -> StreamingQuery:
     """Start a query that writes a streaming DataFrame into topics, exactly once.
 
@@ -96,7 +95,8 @@ def write_stream(
     runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for aggregations, where a row
     replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger` takes, as in
     {"availableNow": True}. With `guarantee="at-least-once"` there is no transaction: rows can be read as soon as they
-    are written, and are written again when Spark repeats a task or a batch.
+    are written, and are written again when Spark repeats a task or a batch. Tasks ask the driver for turns at writing,
+    over a port of its own: any that is free, unless `port` says which.
     """
     names = tuple(dict.fromkeys([topic, *topics] if topic else topics))
     if not names:
@@ -108,7 +108,7 @@ def write_stream(
     check_columns(frame.schema, needs_topic=topic is None and len(names) > 1)
     default = topic or (names[0] if len(names) == 1 else None)
     target = Target(bootstrap, names, default, CODECS[compression], timeout)
-    options = SinkOptions(target, query, checkpoint, tasks, int(transaction_timeout * 1000))
+    options = SinkOptions(target, query, checkpoint, tasks, int(transaction_timeout * 1000), port)
     sink = Sink(options) if guarantee == EXACTLY_ONCE else AtLeastOnceSink(options)
     writer = frame.writeStream.foreachBatch(sink.write_batch).option("checkpointLocation", checkpoint)
     writer = writer.queryName(query).outputMode(output_mode)
@@ -128,9 +128,13 @@ class Sink:
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless it is there already. When Spark has failed to, it begins anew."""
         attempts_left = _ATTEMPTS
-        while self._begin(frame) < batch_id:
+        while True:
+            is_there = self._begin(frame) >= batch_id
             try:
-                self._write(frame, batch_id)
+                if is_there:
+                    frame.write.format("noop").mode("overwrite").save()  # for its state
+                else:
+                    self._write(frame, batch_id)
                 return
             except Exception as error:
                 attempts_left -= 1
@@ -161,7 +165,7 @@ class Sink:
         self._transaction.add(places)
         identity = self._transaction.identity
         plan = WritePlan(target, places, identity, is_transactional=True)
-        _run(frame, layout, plan, self._options.tasks)
+        _run(frame, layout, plan, self._options)
         offsets = _source_offsets(frame, self._options.checkpoint, batch_id)
         told = {partition: Committed(offset, f"batch {batch_id}") for partition, offset in offsets.items()}
         self._transaction.add_offsets(self._options.query, told)
@@ -193,7 +197,7 @@ class AtLeastOnceSink:
 
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, again if Spark says so, and tell the group how far the sources are read."""
-        rows = frame if self._options.tasks is None else frame.repartition(self._options.tasks)
+        rows = _spread(frame, self._options.tasks)
         rows.mapInArrow(_writing_at_least_once(self._options.target), _COUNT).collect()
         commit_offsets(self._cluster, self._options.query, _source_offsets(frame, self._options.checkpoint, batch_id))
 
@@ -203,59 +207,38 @@ def _cluster(options: SinkOptions) -> Cluster:
     return Cluster(target.bootstrap, client_id=f"penstock-sink-{options.query}", timeout_s=target.timeout_s)
 
 
-def _run(frame: DataFrame, layout: Layout, plan: WritePlan, tasks: int | None) -> None:
-    """Write the rows in one Spark job.
-
-    The tasks that have the rows encode them. What is brought to the one task that owns a partition are whole batches:
-    Spark itself handles no single row.
-    """
-    columns = [name for name in COLUMNS if name in frame.columns]
-    count = max(tasks or min(len(plan.places), _slots(frame)), 1)
-    batches = frame.select(*columns).mapInArrow(_encoding(layout, plan), _ENCODED)
-    owned = batches.repartitionById(count, batches.place % count)
-    owned.mapInArrow(_writing(plan), _COUNT, barrier=True).collect()
+def _run(frame: DataFrame, layout: Layout, plan: WritePlan, options: SinkOptions) -> None:
+    """Write the rows in one Spark job: each task those that it has."""
+    names = [name for name in COLUMNS if name in frame.columns]
+    rows = _spread(frame.select(*names), options.tasks)
+    host, bind_host = _driver_hosts(frame)
+    with TurnServer(host, bind_host, options.port, len(plan.places)) as turns:
+        rows.mapInArrow(_writing(layout, plan, turns.address), _COUNT).collect()
 
 
-def _slots(frame: DataFrame) -> int:
-    """How many tasks run at once. Over Spark Connect, what Spark makes of a range says it."""
-    if not is_remote():
-        return frame.sparkSession.sparkContext.defaultParallelism
-    return frame.sparkSession.range(10_000).select(spark_partition_id()).distinct().count()
+def _spread(frame: DataFrame, tasks: int | None) -> DataFrame:
+    return frame if tasks is None else frame.repartition(tasks)
 
 
-def _encoding(layout: Layout, plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for one in encoded(placed(layout, batches), len(plan.places), plan.target.codec):
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([one.place], pa.int32()),
-                    pa.array([one.count], pa.int32()),
-                    pa.array([memoryview(one.content)], pa.binary()),
-                ],
-                names=_ENCODED.names,
-            )
-
-    return run
+def _driver_hosts(frame: DataFrame) -> tuple[str, str]:
+    """Where executors find this process, and where it listens for them: as it is with Spark's own connections."""
+    conf = frame.sparkSession.conf
+    host = str(conf.get("spark.driver.host", "127.0.0.1"))
+    return host, str(conf.get("spark.driver.bindAddress", host))
 
 
-def _writing(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writing(
+    layout: Layout, plan: WritePlan, turns: TurnAddress
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        if context is not None and context.attemptNumber() > 0:
-            raise Refused(
-                ErrorCode.INVALID_TXN_STATE,
-                "write a part of a batch again",
-                "an earlier attempt may have written some of it",
-            )
-        yield _count(write(plan, _received(batches)))
+        assert context is not None, "this runs in a task"
+        rows = iter(batches)
+        first = list(islice(rows, 1))  # as long as a task has seen no row, it may be tried again
+        with TaskTurns(turns, context.partitionId()) as mine:
+            yield _count(write(plan, layout, chain(first, rows), mine))
 
     return run
-
-
-def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
-    for batch in batches:
-        for place, count, content in zip(*batch.columns, strict=True):
-            yield Records(place.as_py(), count.as_py(), content.as_buffer())
 
 
 def _writing_at_least_once(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -1,16 +1,18 @@
 """What writing tasks do: put rows into record batches, and send these to the leaders of their partitions.
 
-The two may be done by different tasks: records that are encoded are cheap to move. Each partition is written by one
-task, so its batches have consecutive sequence numbers. One batch per partition is under way at a time; the next is put
-together meanwhile.
+One batch per partition is under way at a time; the next is put together meanwhile. Whose batch that is, where several
+tasks write as one producer, is a matter of turns.
 """
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -21,6 +23,7 @@ from penstock.client.records import TopicPartition
 from penstock.client.shared_transaction import Identity
 from penstock.spark.placing import Layout, placed
 from penstock.spark.task_process import settle
+from penstock.spark.turns import OwnTurns, TurnTaker
 from penstock.wire import _kernel
 from penstock.wire._arrow import Encoder
 from penstock.wire.api import APIS, ApiKey
@@ -34,6 +37,7 @@ BATCH_BYTES = 900_000  # below the default of max.message.bytes, with room for w
 
 _BY_CLIENTS_VERSION = 11  # the newest version of Produce in which the client has added its partitions itself
 _TIMEOUT_MS = 30_000
+_QUEUED_BATCHES = 8  # that wait to be sent, while the next one is put together
 
 _DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
@@ -95,10 +99,10 @@ def encoded(rows: Iterable[pa.RecordBatch], place_count: int, codec: Codec) -> I
 class Writer:
     """Sends the batches of one task."""
 
-    def __init__(self, plan: WritePlan, cluster: Cluster) -> None:
+    def __init__(self, plan: WritePlan, cluster: Cluster, turns: TurnTaker) -> None:
         self._plan = plan
         self._cluster = cluster
-        self._sequences = [0] * len(plan.places)
+        self._turns = turns
         self._under_way: dict[int, _Sent] = {}
         self.count = 0  # records that are acknowledged
 
@@ -107,9 +111,13 @@ class Writer:
         place = records.place
         if place in self._under_way:
             self._await(place)
-        sent = _Sent(self._batch(records), records.count, time.monotonic() + self._plan.target.timeout_s)
+        sequence = self._turns.take(place, records.count)
+        if sequence is None:
+            self.finish()  # who waits must hold no turn
+            sequence = self._turns.wait()
+        batch = self._batch(records, sequence)
+        sent = _Sent(batch, records.count, time.monotonic() + self._plan.target.timeout_s)
         self._under_way[place] = sent
-        self._sequences[place] = (self._sequences[place] + records.count) & 0x7FFFFFFF
         self._transmit(place, sent)
 
     def finish(self) -> None:
@@ -117,7 +125,7 @@ class Writer:
         while self._under_way:
             self._await(next(iter(self._under_way)))
 
-    def _batch(self, records: Records) -> bytearray:
+    def _batch(self, records: Records, sequence: int) -> bytearray:
         now_ms = int(time.time() * 1000)
         return _kernel.build_batch(
             records.content,
@@ -129,7 +137,7 @@ class Writer:
             max_timestamp=now_ms,
             producer_id=self._plan.identity.producer_id,
             producer_epoch=self._plan.identity.producer_epoch,
-            base_sequence=self._sequences[records.place],
+            base_sequence=sequence,
         )
 
     def _transmit(self, place: int, sent: _Sent) -> None:
@@ -174,6 +182,7 @@ class Writer:
         code = result.error_code
         if code in (ErrorCode.NONE, _DUPLICATE):
             del self._under_way[place]
+            self._turns.give_back(place)
             self.count += sent.count
         elif code in RETRIABLE or code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._check_patience(sent, place, Moved(code))
@@ -217,22 +226,10 @@ def header_parts(column: pa.ListArray) -> tuple[Any, ...]:
     return ends, items.field(0), items.field(1), column.offset, validity
 
 
-def write(plan: WritePlan, batches: Iterable[Records]) -> int:
-    """Write all records; returns how many there were when everything is acknowledged."""
+def write(plan: WritePlan, layout: Layout, rows: Iterable[pa.RecordBatch], turns: TurnTaker) -> int:
+    """Write all rows; returns how many there were when everything is acknowledged."""
     with _connected(plan.target) as cluster:
-        return _send_all(plan, cluster, batches)
-
-
-def _connected(target: Target) -> Cluster:
-    return Cluster(target.bootstrap, client_id="penstock-spark", timeout_s=target.timeout_s)
-
-
-def _send_all(plan: WritePlan, cluster: Cluster, batches: Iterable[Records]) -> int:
-    writer = Writer(plan, cluster)
-    for records in batches:
-        writer.send(records)
-    writer.finish()
-    return writer.count
+        return _send_all(plan, layout, rows, Writer(plan, cluster, turns))
 
 
 def write_at_least_once(target: Target, rows: Iterable[pa.RecordBatch]) -> int:
@@ -243,7 +240,61 @@ def write_at_least_once(target: Target, rows: Iterable[pa.RecordBatch]) -> int:
     with _connected(target) as cluster:
         layout = layout_of(cluster, target)
         plan = WritePlan(target, places_of(layout), _new_identity(cluster), is_transactional=False)
-        return _send_all(plan, cluster, encoded(placed(layout, rows), len(plan.places), target.codec))
+        return _send_all(plan, layout, rows, Writer(plan, cluster, OwnTurns(len(plan.places))))
+
+
+def _connected(target: Target) -> Cluster:
+    return Cluster(target.bootstrap, client_id="penstock-spark", timeout_s=target.timeout_s)
+
+
+def _send_all(plan: WritePlan, layout: Layout, rows: Iterable[pa.RecordBatch], writer: Writer) -> int:
+    with _Sending(writer) as sending:
+        for records in encoded(placed(layout, rows), len(plan.places), plan.target.codec):
+            sending.put(records)
+    return writer.count
+
+
+class _Sending:
+    """A thread that sends what another puts together, so that no turn at writing is held while rows are awaited."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._queue: queue.Queue[Records | None] = queue.Queue(_QUEUED_BATCHES)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Wait until everything is acknowledged. After an error nothing more is sent."""
+        if isinstance(error, Exception):
+            self._error = error
+        self._queue.put(None)
+        self._thread.join()
+        if error is None and self._error is not None:
+            raise self._error
+
+    def put(self, records: Records) -> None:
+        if self._error is not None:
+            raise self._error
+        self._queue.put(records)
+
+    def _run(self) -> None:
+        while (records := self._queue.get()) is not None:
+            self._attempt(partial(self._writer.send, records))
+            if self._queue.empty():
+                self._attempt(self._writer.finish)
+        self._attempt(self._writer.finish)
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        if self._error is not None:
+            return
+        try:
+            step()
+        except Exception as error:  # it belongs to the thread that puts things together
+            self._error = error
 
 
 def _new_identity(cluster: Cluster) -> Identity:

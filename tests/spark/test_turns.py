@@ -1,0 +1,174 @@
+"""Turns at writing: who may write where, and what tasks and driver tell each other about it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from penstock.client.cluster import Refused
+from penstock.spark.turns import TaskTurns, Turns, TurnServer
+
+PLACES = 3
+
+
+def test_numbers_follow_each_other_in_each_place() -> None:
+    turns = Turns(PLACES)
+    assert turns.ask(1, 0, 10) == 0
+    assert turns.ask(1, 1, 7) == 0
+    assert turns.done(1, 0) is None
+    assert turns.ask(2, 0, 5) == 10
+    assert turns.done(2, 0) is None
+    assert turns.ask(1, 0, 1) == 15
+
+
+def test_who_waits_longest_is_next() -> None:
+    turns = Turns(PLACES)
+    assert turns.ask(1, 0, 10) == 0
+    assert turns.ask(2, 0, 20) is None
+    assert turns.ask(3, 0, 30) is None
+    assert turns.done(1, 0) == (2, 10)
+    assert turns.ask(1, 0, 40) is None
+    assert turns.done(2, 0) == (3, 30)
+    assert turns.done(3, 0) == (1, 60)
+    assert turns.has_one(1)
+    assert turns.done(1, 0) is None
+    assert not turns.has_one(1)
+
+
+def test_numbers_begin_again_behind_the_largest() -> None:
+    turns = Turns(PLACES)
+    assert turns.ask(1, 0, 2**31 - 2) == 0
+    turns.done(1, 0)
+    assert turns.ask(1, 0, 3) == 2**31 - 2
+    turns.done(1, 0)
+    assert turns.ask(1, 0, 1) == 1  # after 2147483647 comes 0
+
+
+@pytest.mark.parametrize(("place", "count"), [(-1, 1), (PLACES, 1), (0, 0), (0, -1)])
+def test_there_is_no_turn_for_nothing(place: int, count: int) -> None:
+    with pytest.raises(ValueError, match="a turn for"):
+        Turns(PLACES).ask(1, place, count)
+
+
+def test_only_who_has_a_turn_gives_it_back() -> None:
+    turns = Turns(PLACES)
+    turns.ask(1, 0, 10)
+    for task, place in [(2, 0), (1, 1), (1, -1), (1, PLACES)]:
+        with pytest.raises(ValueError, match="not the turn"):
+            turns.done(task, place)
+
+
+@pytest.fixture
+def server() -> Iterator[TurnServer]:
+    with TurnServer("127.0.0.1", "127.0.0.1", 0, PLACES) as running:
+        yield running
+
+
+def test_tasks_take_turns(server: TurnServer) -> None:
+    with TaskTurns(server.address, 0) as one, TaskTurns(server.address, 1) as other:
+        assert one.take(0, 10) == 0
+        assert one.take(1, 10) == 0
+        assert other.take(0, 5) is None
+        one.give_back(0)
+        assert other.wait() == 10
+        other.give_back(0)
+        one.give_back(1)
+
+
+def test_many_tasks_write_in_one_order(server: TurnServer) -> None:
+    """As they would: without a turn in the hand while waiting for one."""
+    written: list[list[tuple[int, int]]] = [[] for _ in range(PLACES)]
+
+    def write(task: int) -> None:
+        with TaskTurns(server.address, task) as turns:
+            for number in range(200):
+                place = (task + number) % PLACES
+                sequence = turns.take(place, task + 1)
+                written[place].append((turns.wait() if sequence is None else sequence, task + 1))
+                turns.give_back(place)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    for batches in written:
+        expected = 0
+        for sequence, count in batches:
+            assert sequence == expected
+            expected += count
+
+
+def test_a_task_is_tried_once(server: TurnServer) -> None:
+    with TaskTurns(server.address, 0) as first:
+        assert first.take(0, 1) == 0
+        with TaskTurns(server.address, 0) as second:
+            assert "earlier attempt" in refusal(second, 1)
+        first.give_back(0)  # a second attempt does not disturb the first
+        assert first.take(1, 1) == 0
+        first.give_back(1)
+
+
+def refusal(turns: TaskTurns, place: int = 0) -> str:
+    """What a task is told when it wants to write."""
+    with pytest.raises(Refused) as told:
+        assert turns.take(place, 1) is not None or turns.wait() is not None
+    return str(told.value)
+
+
+def fails(server: TurnServer, task: int, error: Exception | None) -> None:
+    """A task that ends, somehow, while it is its turn."""
+    with TaskTurns(server.address, task) as turns:
+        assert turns.take(0, 1) == 0
+        if error is not None:
+            raise error
+
+
+def test_when_one_task_fails_all_do_and_say_why(server: TurnServer) -> None:
+    with TaskTurns(server.address, 0) as one:
+        with pytest.raises(ValueError, match="a bad row"):
+            fails(server, 1, ValueError("a bad row"))
+        assert "another task failed: a bad row" in refusal(one)
+    with TaskTurns(server.address, 2) as late:
+        assert "another task failed: a bad row" in refusal(late)
+
+
+def test_a_task_that_is_killed_fails_the_others(server: TurnServer) -> None:
+    with TaskTurns(server.address, 0) as one:
+        killed = TaskTurns(server.address, 1)
+        assert killed.take(0, 1) == 0
+        killed._socket.close()
+        assert "ended without a word" in refusal(one)
+
+
+def test_a_turn_must_be_given_back_before_the_end(server: TurnServer) -> None:
+    with TaskTurns(server.address, 0) as one:
+        fails(server, 1, None)
+        assert "ended without a word" in refusal(one)
+
+
+def test_tasks_end_with_the_driver() -> None:
+    with TurnServer("127.0.0.1", "127.0.0.1", 0, PLACES) as server:
+        task = TaskTurns(server.address, 0)
+        assert task.take(0, 1) == 0
+    with pytest.raises((Refused, ConnectionError)), task:
+        task.take(1, 1)
+    with pytest.raises(ConnectionRefusedError):
+        TaskTurns(server.address, 1)
+
+
+def test_strangers_get_no_answer(server: TurnServer) -> None:
+    with TaskTurns(server.address, 0) as task:
+        stranger = TaskTurns(replace(server.address, secret=bytes(32)), 1)
+        with pytest.raises((Refused, ConnectionError)), stranger:
+            stranger.take(0, 1)
+        with socket.create_connection((server.address.host, server.address.port)) as noise:
+            noise.sendall(struct.pack("!32siBii", server.address.secret, 2, 99, 0, 0))
+            assert noise.recv(1) == b""
+        assert "ended without a word" in refusal(task)  # who knew the secret was one of the tasks
+
+
+def test_the_secret_is_not_shown(server: TurnServer) -> None:
+    assert str(server.address.secret) not in repr(server.address)
