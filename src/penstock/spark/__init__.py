@@ -16,16 +16,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.session import session
-from penstock.spark.sink import write_stream
 
 if TYPE_CHECKING:
     from penstock.spark.query_progress import Progress, progress, serve_metrics, watch
+    from penstock.spark.sink import write_stream
 
 __all__ = ["Progress", "progress", "serve_metrics", "session", "watch", "write_stream"]
 
+_HOMES = {
+    "write_stream": "penstock.spark.sink",
+    **dict.fromkeys(("Progress", "progress", "serve_metrics", "watch"), "penstock.spark.query_progress"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    """What only people look at is loaded when it is used: this is imported in every process that runs tasks."""
-    if name not in ("Progress", "progress", "serve_metrics", "watch"):
+    """Loaded when it is used: this package is imported in every process that Spark starts for a source or a task."""
+    if name not in _HOMES:
         raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
-    return getattr(import_module("penstock.spark.query_progress"), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -20,6 +20,7 @@ _DEFAULTS = {
 # A collector for throughput: rows are short-lived. And Arrow need not check the bounds at every access to a value.
 _JAVA = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_TASK_PYTHON = Path(__file__).with_name("task_python")
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -38,8 +39,8 @@ def session(
     given = {name.replace("_", "."): str(value) for name, value in config.items()}
     if master.startswith("sc://"):
         return _configured(SparkSession.builder.appName(app).remote(master), given)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, _task_python(master))
     settings = {
         **_DEFAULTS,
         "spark.log.level": log_level,
@@ -50,6 +51,14 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_DEFAULTS
     return _configured(SparkSession.builder.appName(app).master(master), {**settings, **given})
+
+
+def _task_python(master: str) -> str:
+    """The interpreter that runs this. On this machine, with the Spark that is installed with it, it starts faster."""
+    if not master.startswith("local") or "SPARK_HOME" in os.environ or os.name != "posix":
+        return sys.executable
+    os.environ["PENSTOCK_PYTHON"] = sys.executable
+    return str(_TASK_PYTHON)
 
 
 def _java_options(log_level: str) -> str:
