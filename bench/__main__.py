@@ -348,7 +348,8 @@ def _report(measured: dict[str, Any]) -> str:
             f"Spark's own is spark-sql-kafka-0-10 on Spark {official_connector.SPARK_VERSION}, the newest there is of "
             f"it; ours runs on Spark {version('pyspark')}. Both read the same topics of the same Penstock broker: "
             f"{measured[SPARK_RECORDS]:,} records of 100 bytes in {spark.PARTITIONS} partitions, "
-            "with a session on two cores that has run the query once before.",
+            "with a session on two cores that has run the query once before: ours is `penstock.spark.session()`, the "
+            "other has Spark's own defaults.",
             "",
             *_table(measured, "Spark's own", is_of_connectors=True),
         ]

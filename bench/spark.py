@@ -78,7 +78,7 @@ class Worker:
     def memory(self) -> tuple[int, int]:
         """What the JVM and the Python processes of its tasks have in memory, in bytes."""
         (jvm,) = _children(self._process.pid)
-        return _resident_bytes(jvm), sum(map(_resident_bytes, _descendants(jvm)))
+        return _memory_bytes(jvm), sum(map(_memory_bytes, _descendants(jvm)))
 
     def cpu_seconds(self) -> float:
         """What the JVM and the Python processes have used, with those that have ended."""
@@ -103,12 +103,13 @@ def _descendants(pid: int) -> Iterator[int]:
         yield from _descendants(child)
 
 
-def _resident_bytes(pid: int) -> int:
+def _memory_bytes(pid: int) -> int:
+    """What a process has in memory. What it shares with others, as those that Spark forks do, counts in parts."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:  # it has ended meanwhile
         return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:")), 0)
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
 
 
 def _cpu_seconds(pid: int) -> float:
