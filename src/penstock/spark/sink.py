@@ -52,12 +52,20 @@ from penstock.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
+Around = Callable[[DataFrame, Callable[[DataFrame], None]], None]
+
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 
 _ATTEMPTS = 4  # at a batch, before the query fails: as many as Spark makes at a task
 _ENCODED = StructType(
-    [StructField("place", IntegerType()), StructField("count", IntegerType()), StructField("content", BinaryType())]
+    [
+        StructField("place", IntegerType()),
+        StructField("count", IntegerType()),
+        StructField("content", BinaryType()),
+        StructField("first_timestamp_ms", LongType()),
+        StructField("max_timestamp_ms", LongType()),
+    ]
 )
 _COUNT = StructType([StructField("records", LongType())])
 
@@ -88,15 +96,17 @@ def write_stream(
     tasks: int | None = None,
     transaction_timeout: float = 60.0,
     timeout: float = 60.0,
+    around: Around | None = None,
 ) -> StreamingQuery:
     """Start a query that writes a streaming DataFrame into topics, exactly once.
 
-    The frame has a column `value` (string or binary) and perhaps `key`, `headers`, `partition`, and `topic` if rows go
-    to several `topics`. `query` names the query for good: it is its transactional id and its consumer group, so two
-    runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for aggregations, where a row
-    replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger` takes, as in
-    {"availableNow": True}. With `guarantee="at-least-once"` there is no transaction: rows can be read as soon as they
-    are written, and are written again when Spark repeats a task or a batch.
+    The frame has a column `value` (string or binary) and perhaps `key`, `headers`, `partition`, `timestamp`, and
+    `topic` if rows go to several `topics`. `query` names the query for good: it is its transactional id and its
+    consumer group, so two runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for
+    aggregations, where a row replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger`
+    takes, as in {"availableNow": True}. With `guarantee="at-least-once"` there is no transaction: rows can be read as
+    soon as they are written, and are written again when Spark repeats a task or a batch. `around(frame, write)` is
+    called with each micro-batch, and calls `write` with the rows that it makes of it.
     """
     names = tuple(dict.fromkeys([topic, *topics] if topic else topics))
     if not names:
@@ -105,14 +115,20 @@ def write_stream(
         raise ConfigurationError(f"compression is {compression!r}: use one of {', '.join(CODECS)}")
     if guarantee not in (EXACTLY_ONCE, AT_LEAST_ONCE):
         raise ConfigurationError(f"guarantee is {guarantee!r}: use {EXACTLY_ONCE} or {AT_LEAST_ONCE}")
-    check_columns(frame.schema, needs_topic=topic is None and len(names) > 1)
+    if around is None:
+        check_columns(frame.schema, needs_topic=topic is None and len(names) > 1)
     default = topic or (names[0] if len(names) == 1 else None)
     target = Target(bootstrap, names, default, CODECS[compression], timeout)
     options = SinkOptions(target, query, checkpoint, tasks, int(transaction_timeout * 1000))
     sink = Sink(options) if guarantee == EXACTLY_ONCE else AtLeastOnceSink(options)
-    writer = frame.writeStream.foreachBatch(sink.write_batch).option("checkpointLocation", checkpoint)
+    each = sink.write_batch if around is None else _around(around, sink.write_batch)
+    writer = frame.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
     writer = writer.queryName(query).outputMode(output_mode)
     return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+
+def _around(around: Around, write: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    return lambda frame, batch_id: around(frame, lambda rows: write(rows, batch_id))
 
 
 class Sink:
@@ -231,6 +247,8 @@ def _encoding(layout: Layout, plan: WritePlan) -> Callable[[Iterable[pa.RecordBa
                     pa.array([one.place], pa.int32()),
                     pa.array([one.count], pa.int32()),
                     pa.array([memoryview(one.content)], pa.binary()),
+                    pa.array([one.first_timestamp_ms], pa.int64()),
+                    pa.array([one.max_timestamp_ms], pa.int64()),
                 ],
                 names=_ENCODED.names,
             )
@@ -254,8 +272,8 @@ def _writing(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
 
 def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
     for batch in batches:
-        for place, count, content in zip(*batch.columns, strict=True):
-            yield Records(place.as_py(), count.as_py(), content.as_buffer())
+        for place, count, content, first, newest in zip(*batch.columns, strict=True):
+            yield Records(place.as_py(), count.as_py(), content.as_buffer(), first.as_py(), newest.as_py())
 
 
 def _writing_at_least_once(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
