@@ -49,7 +49,7 @@ _MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: _application().stream("a", value=TEXT), "say how the key of a is read, as in key=TEXT"),
     (lambda: _application().table("a", key=TEXT), "say how the value of a is read, as in value=TEXT"),
     (lambda: _orders().filter(5), "filter got 5: give an expression"),
-    (lambda: _orders().filter(lambda a, b, c: True), "a function of 3 arguments"),
+    (lambda: _orders().filter(lambda a, b, c: True), "a function that takes neither value, nor key and value"),
     (lambda: _orders().map_values(), "map_values needs an expression, fields by name, or a function"),
     (lambda: _orders().map_values("amount", total="amount"), "either one expression or fields by name, not both"),
     (lambda: _orders().map_values(lambda value: 1), "say what type it returns, as in returns='STRING'"),

@@ -108,6 +108,13 @@ def test_repartition_makes_a_topic_with_so_many_partitions() -> None:
     assert _shown(pieces) == [("shop-spread", ["stream-1"], ["spread"]), ("shop-sink-1", ["spread"], ["sink-1"])]
 
 
+def test_a_table_under_new_keys_gets_their_order_from_a_topic() -> None:
+    app, orders = _start()
+    orders.to_table().to_stream().to("old-keys")
+    orders.select_key(col.customer).to_table().to_stream().to("new-keys")
+    assert [topic.name for topic in cut(app.topology).internal.values()] == ["shop-repartition-1-repartition"]
+
+
 def test_steps_that_lead_nowhere_are_left_out() -> None:
     app, orders = _start()
     orders.group_by_key().window(tumbling("1 minute")).count().suppress().to_stream().to("out")

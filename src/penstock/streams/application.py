@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.streams.describe import described
 from penstock.streams.draw import drawn
@@ -16,6 +17,9 @@ from penstock.streams.serdes import Serde
 from penstock.streams.stream import Stream
 from penstock.streams.table import Table
 from penstock.streams.topology import Topology, checked
+
+if TYPE_CHECKING:
+    from penstock.streams.engine.running import RunningApplication
 
 N = TypeVar("N", bound=Node)
 
@@ -167,3 +171,14 @@ class Application:
     def draw(self, form: str = "svg") -> str:
         """The topology as a picture: "svg", or "mermaid" for Markdown."""
         return drawn(self.topology, form)
+
+    def run(self, bootstrap: str, **options: Any) -> RunningApplication:
+        """Run the application on Spark until it is stopped. `engine.running.run` says what options there are."""
+        engine = import_module("penstock.streams.engine.running")
+        running: RunningApplication = engine.run(self.topology, self.settings, bootstrap, **options)
+        return running
+
+    def catch_up(self, bootstrap: str, **options: Any) -> None:
+        """Run the application over all that is there, and return when it is done."""
+        engine = import_module("penstock.streams.engine.running")
+        engine.catch_up(self.topology, self.settings, bootstrap, **options)

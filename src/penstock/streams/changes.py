@@ -72,20 +72,17 @@ def condition(given: Any, what: str) -> Change:
 
 def takes_key(function: Callable[..., Any], what: str) -> bool:
     """Whether a function takes a key and a value, or a value only."""
-    count = argument_count(function)
-    if count not in (None, 1, 2):
-        raise TopologyError(
-            caller(), f"{what} got a function of {count} arguments: it may take value, or key and value"
-        )
-    return count == 2
+    if not takes(function, 1) and not takes(function, 2):
+        raise TopologyError(caller(), f"{what} got a function that takes neither value, nor key and value")
+    return not takes(function, 1)
 
 
-def argument_count(function: Callable[..., Any]) -> int | None:
-    """How many arguments a function must be given; None if it does not say (some built-in ones do not)."""
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments. Some built-in ones do not say, and are believed to."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
     except ValueError:
-        return None
-    return sum(
-        one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters
-    )
+        return True
+    return True

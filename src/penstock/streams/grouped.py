@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.streams.changes import Function, argument_count, change
+from penstock.streams.changes import Function, change, takes
 from penstock.streams.expressions import Expression
 from penstock.streams.nodes import Aggregate, Columns, Count, Fold, Node
 from penstock.streams.places import TopologyError, caller
@@ -79,7 +79,7 @@ class GroupedStream:
         return self._aggregated("aggregate", Fold(initial, adders, returns), None, step)
 
     def _check_function(self, function: Callable[..., Any], what: str) -> None:
-        if not callable(function) or argument_count(function) not in (None, 2, 3):
+        if not callable(function) or not (takes(function, 2) or takes(function, 3)):
             raise TopologyError(caller(), f"{what} needs a function of result and value, or of key, result and value")
         if isinstance(self.in_window, SessionWindow):
             raise TopologyError(

@@ -136,10 +136,14 @@ class Stream:
         self.builder.add(Sink, "sink", step, [self.node], topic=topic, **given)
 
     def to_table(self, *, step: str | None = None) -> Table:
-        """The newest value of each key, as a table."""
+        """The newest value of each key, as a table.
+
+        If the key was changed, records first go through a topic that brings those of one key into one order.
+        """
         from penstock.streams.table import Table
 
-        return Table(self.builder, self.builder.add(ToTable, "to-table", step, [self.node]), self.key, self.value)
+        ordered = self.repartition() if self.has_new_key else self
+        return Table(self.builder, self.builder.add(ToTable, "to-table", step, [ordered.node]), self.key, self.value)
 
     # ---- together by key ----
 
