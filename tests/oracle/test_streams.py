@@ -118,6 +118,10 @@ _TABLES: dict[str, Callable[[Table, Table], Any]] = {
     "table_left_join": lambda left, right: _text(left.left_join(right, _PAIR)),
     "table_outer_join": lambda left, right: _text(left.outer_join(right, _PAIR)),
 }
+_LOOKUPS: dict[str, Callable[[Stream, Table], Any]] = {
+    "lookup_join": lambda left, right: left.join(right, value=_PAIR),
+    "lookup_left_join": lambda left, right: left.left_join(right, value=_PAIR),
+}
 _MIXED: dict[str, Callable[[Stream, Table], Any]] = {
     "count_joined": lambda left, right: _text(
         _counts(left).join(right, fn.concat(col.left.cast("string"), fn.lit("+"), col.right))
@@ -150,6 +154,12 @@ def _rounds(
     return [*rounds, flush]
 
 
+def _in_order(rounds: Rounds) -> Rounds:
+    """The same records in the order of their times: what a table says depends on what came before."""
+    every = sorted((one for records in rounds for one in records), key=lambda one: one.timestamp)
+    return [every[:25], every[25:45], every[45:]]
+
+
 def _started(cases: dict[str, Any], begin: Callable[[Application], tuple[Any, Any]]) -> Application:
     app = Application("oracle", key=TEXT, value=TEXT)
     left, right = begin(app)
@@ -163,6 +173,7 @@ _GROUPS: dict[str, tuple[dict[str, Any], Callable[[Application], tuple[Any, Any]
     "aggregations": (_AGGREGATIONS, lambda app: (app.stream("left"), app.stream("right")), _rounds(2, nulls=True)),
     "windows": (_WINDOWS, lambda app: (app.stream("left"), None), _rounds(3, topics=("left",), late=True)),
     "joins": (_JOINS, lambda app: (app.stream("left"), app.stream("right")), _rounds(4)),
+    "lookups": (_LOOKUPS, lambda app: (app.stream("left"), app.table("right")), _in_order(_rounds(7, nulls=True))),
     "tables": (_TABLES, lambda app: (app.table("left"), app.table("right")), _rounds(5, nulls=True)),
     "mixed": (_MIXED, lambda app: (app.stream("left"), app.table("right")), _rounds(6, nulls=True)),
 }
@@ -208,7 +219,7 @@ def _without_flush(outputs: list[Output]) -> list[Output]:
     return [one for one in outputs if "zz" not in f"{one.key}{one.value}"]
 
 
-@pytest.mark.parametrize(("group", "case"), _every("stateless", "joins"))
+@pytest.mark.parametrize(("group", "case"), _every("stateless", "joins", "lookups"))
 def test_streams_give_the_same_records(group: str, case: str, outputs: Any, kafka_streams: KafkaStreams) -> None:
     expected = _without_flush(kafka_streams.run(case, _known(case, _input(group))))
     found = _without_flush(outputs(group)[case])

@@ -91,7 +91,7 @@ def test_a_batch_can_be_made_into_other_rows_before_it_is_written(
 ) -> None:
     create()
     fill(range(30))
-    copy(around=lambda frame, write: write(frame.where("int(cast(value as string)) % 2 = 0")))
+    copy(around=lambda frame, _, write: write(frame.where("int(cast(value as string)) % 2 = 0")))
     assert numbers(written()) == list(range(0, 30, 2))
 
 

@@ -67,9 +67,10 @@ _MISTAKES: list[tuple[Callable[[], Any], str]] = [
         "join: the key was changed before map-1",
     ),
     (lambda: _orders().join(_orders(), "5 minutes"), "join needs a window, as in within"),  # type: ignore[arg-type]
+    (lambda: _orders().join(_orders().to_table(), within("1 minute")), "a join with a table has no window"),
     (
-        lambda: _orders().join(_orders().to_table(), within("1 minute")),  # type: ignore[arg-type]
-        "give a stream; table.to_stream() makes one of a table",
+        lambda: _orders().outer_join(_orders().to_table()),
+        "there is no outer join of a stream and a table: use left_join",
     ),
     (lambda: _orders().to_table().join(_orders()), "give a table; stream.to_table() makes one of a stream"),  # type: ignore[arg-type]
     (

@@ -73,6 +73,29 @@ def test_an_application_goes_on_where_it_was_stopped(spark: Any, brokers: Runnin
         assert {one.group for one in admin.list_groups()} >= {"words-count", "words-lengths"}
 
 
+def test_a_table_that_is_looked_up_is_there_after_a_restart(spark: Any, brokers: RunningBroker, tmp_path: Path) -> None:
+    def application() -> Application:
+        app = Application("lookup", key=TEXT, value=TEXT, state_dir=str(tmp_path))
+        names = app.table("names").map_values("upper(value)")
+        app.stream("lines").join(names, value="concat(left, ' by ', right)").to("out")
+        return app
+
+    def send(topic: str, key: str, value: str) -> None:
+        with Producer(brokers.bootstrap) as producer:
+            producer.send(topic, value, key=key)
+
+    with Admin(brokers.bootstrap) as admin:
+        for topic in ("lines", "names", "out"):
+            admin.create_topic(topic, partitions=1)
+    send("names", "a", "anna")
+    for number, line in enumerate(["one", "two"], 1):
+        send("lines", "a", line)
+        application().catch_up(brokers.bootstrap, spark=spark)
+        with Consumer(brokers.bootstrap, auto_offset_reset="earliest", stop_at_end=True) as consumer:
+            consumer.assign([("out", 0)])
+            assert [one.value for one in consumer] == [b"one by ANNA", b"two by ANNA"][:number]
+
+
 def test_a_query_that_keeps_failing_ends_the_application(
     spark: Any, brokers: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

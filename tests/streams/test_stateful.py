@@ -203,6 +203,29 @@ def test_joins_of_streams(driven: Driven, kind: str) -> None:
     assert sorted(((one.value, one.timestamp) for one in found), key=str) == sorted(expected, key=str)
 
 
+def test_joins_of_a_stream_with_a_table(driven: Driven) -> None:
+    app, clicks = _start()
+    names = app.table("names", value=json("name STRING")).filter(col.name != "nobody")
+    clicks.join(names, page=col.left.page, name=col.right.name).to("inner")
+    clicks.left_join(names, value=lambda left, right: right and right.name, returns="STRING").to("left", value=TEXT)
+    driver = driven(app)
+    driver.pipe("names", "a", {"name": "anna"}, timestamp=100)
+    driver.pipe("names", "a", {"name": "anne"}, timestamp=300)
+    driver.pipe("names", "b", {"name": "nobody"}, timestamp=100)
+    _pipe(driver, ("a", 200), ("a", 300), ("b", 400), (None, 500))
+    assert sorted(driver.read("inner"), key=lambda one: one.timestamp) == [
+        Output("a", {"page": "home", "name": "anna"}, 200),  # what the table said at that time
+        Output("a", {"page": "home", "name": "anne"}, 300),
+    ]
+    left = sorted(driver.read("left"), key=lambda one: one.timestamp)
+    assert [(one.key, one.value) for one in left] == [("a", "anna"), ("a", "anne"), ("b", None), (None, None)]
+    _pipe(driver, ("a", 50))  # late, and still with what the table says now
+    assert driver.read("inner") == [Output("a", {"page": "home", "name": "anne"}, 50)]
+    driver.pipe("names", "a", None, timestamp=600)
+    _pipe(driver, ("a", 700))
+    assert driver.read("inner") == []
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

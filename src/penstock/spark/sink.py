@@ -52,7 +52,7 @@ from penstock.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-Around = Callable[[DataFrame, Callable[[DataFrame], None]], None]
+Around = Callable[[DataFrame, int, Callable[[DataFrame], None]], None]
 
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -105,8 +105,8 @@ def write_stream(
     consumer group, so two runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for
     aggregations, where a row replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger`
     takes, as in {"availableNow": True}. With `guarantee="at-least-once"` there is no transaction: rows can be read as
-    soon as they are written, and are written again when Spark repeats a task or a batch. `around(frame, write)` is
-    called with each micro-batch, and calls `write` with the rows that it makes of it.
+    soon as they are written, and are written again when Spark repeats a task or a batch.
+    `around(frame, batch_id, write)` is called with each micro-batch, and calls `write` with the rows it makes of it.
     """
     names = tuple(dict.fromkeys([topic, *topics] if topic else topics))
     if not names:
@@ -128,7 +128,7 @@ def write_stream(
 
 
 def _around(around: Around, write: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    return lambda frame, batch_id: around(frame, lambda rows: write(rows, batch_id))
+    return lambda frame, batch_id: around(frame, batch_id, lambda rows: write(rows, batch_id))
 
 
 class Sink:
@@ -297,6 +297,11 @@ def source_offsets(log: str) -> dict[TopicPartition, int]:
         for partition, offset in (from_text(line) or {}).items():
             found[partition] = min(offset, found.get(partition, offset))
     return found
+
+
+def offsets_before(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
+    """How far the sources were read before a batch, as far as they are topics."""
+    return _source_offsets(frame, checkpoint, batch_id - 1) if batch_id else {}
 
 
 def _source_offsets(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:

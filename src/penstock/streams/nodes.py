@@ -214,6 +214,20 @@ class StreamJoin(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class StreamTableJoin(Node):
+    """A stream and a table: each record with what the table says about its key."""
+
+    kind: str
+    value: Change | None
+
+    has_state = True
+
+    @property
+    def detail(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False)
 class TableJoin(Node):
     """Two tables: a table of what both say about a key."""
 

@@ -66,6 +66,13 @@ class Pieces:
         for parent in node.parents:
             yield parent, (parent, node) in self.cuts
 
+    def needed_for(self, node: Node) -> set[Node]:
+        """A step, and all that it is made of, up to sources and steps behind topics."""
+        found = {node}
+        for parent, is_cut in self.parents(node):
+            found |= {parent} if is_cut else self.needed_for(parent)
+        return found
+
     def members(self, piece: Piece) -> list[Node]:
         """The steps of a piece, parents first. A step without state may be in several."""
         found = set(piece.outputs)

@@ -24,6 +24,7 @@ from penstock.streams.nodes import (
     Peek,
     Sink,
     StreamJoin,
+    StreamTableJoin,
     Through,
     ToTable,
 )
@@ -165,28 +166,32 @@ class Stream:
 
     # ---- joins ----
 
-    def join(self, other: Stream, window: JoinWindow, value: Any = None, **options: Any) -> Stream:
-        """Pairs of records with the same key, not too far apart in time.
+    def join(
+        self, other: Stream | Table, window: JoinWindow | None = None, value: Any = None, **options: Any
+    ) -> Stream:
+        """Pairs of records with the same key: of two streams, not too far apart in time; or with a table's row.
 
-        `window` is `within("10 seconds")`. Without `value` or fields by name, values have the fields `left` and
-        `right`; else these names can be used: `total=col.left.amount + col.right.amount`. A function gets left and
-        right. Other options: `returns`, `step`, `repartition=False`.
+        `window` is `within("10 seconds")`; for a table there is none. Without `value` or fields by name, values have
+        the fields `left` and `right`; else these names can be used: `total=col.left.amount + col.right.amount`. A
+        function gets left and right. Other options: `returns`, `step`, `repartition=False`.
         """
         return self._join(INNER, other, window, value, **options)
 
-    def left_join(self, other: Stream, window: JoinWindow, value: Any = None, **options: Any) -> Stream:
-        """As `join`; and records of this stream that found no partner, when their window is closed."""
+    def left_join(
+        self, other: Stream | Table, window: JoinWindow | None = None, value: Any = None, **options: Any
+    ) -> Stream:
+        """As `join`; and records of this stream that found no partner: with a stream, when their window is closed."""
         return self._join(LEFT, other, window, value, **options)
 
-    def outer_join(self, other: Stream, window: JoinWindow, value: Any = None, **options: Any) -> Stream:
+    def outer_join(self, other: Stream, window: JoinWindow | None = None, value: Any = None, **options: Any) -> Stream:
         """As `join`; and records of either stream that found no partner, when their window is closed."""
         return self._join(OUTER, other, window, value, **options)
 
     def _join(
         self,
         kind: str,
-        other: Stream,
-        window: JoinWindow,
+        other: Stream | Table,
+        window: JoinWindow | None,
         value: Any,
         *,
         returns: str | None = None,
@@ -194,21 +199,30 @@ class Stream:
         repartition: bool = True,
         **fields: Any,
     ) -> Stream:
-        if not isinstance(other, Stream):
-            raise TopologyError(caller(), f"join got {other!r}: give a stream; table.to_stream() makes one of a table")
-        if not isinstance(window, JoinWindow):
-            raise TopologyError(caller(), f"join needs a window, as in within('10 seconds'), and got {window!r}")
         self._check_key(repartition, "join")
-        other._check_key(repartition, "join")
+        if isinstance(other, Stream):
+            other._check_key(repartition, "join")
+            if not isinstance(window, JoinWindow):
+                raise TopologyError(caller(), f"join needs a window, as in within('10 seconds'), and got {window!r}")
+        elif kind == OUTER:
+            raise TopologyError(caller(), "there is no outer join of a stream and a table: use left_join")
+        elif window is not None:
+            raise TopologyError(
+                caller(), "a join with a table has no window: leave it out, and give value= by its name"
+            )
         if self.key != other.key and None not in (self.key, other.key):
             raise TopologyError(
                 caller(), f"keys are {self.key} on the left and {other.key} on the right: make them the same first"
             )
         joined = None if value is None and not fields else change(value, fields, returns, "join")
-        node = self.builder.add(
-            StreamJoin, f"{kind}-join", step, [self.node, other.node], kind=kind, window=window, value=joined
-        )
-        return Stream(self.builder, node, self.key or other.key, None)
+        parents = [self.node, other.node]
+        node: Node
+        if isinstance(other, Stream):
+            name = f"{kind}-join"
+            node = self.builder.add(StreamJoin, name, step, parents, kind=kind, window=window, value=joined)
+        else:
+            node = self.builder.add(StreamTableJoin, f"{kind}-lookup", step, parents, kind=kind, value=joined)
+        return Stream(self.builder, node, self.key or other.key, None, self.has_new_key)
 
     # ---- how ----
 

@@ -142,6 +142,10 @@ public final class StreamsOracle {
             b.<String, String>stream("right"), StreamsOracle::pair, windows).to("out"));
         TOPOLOGIES.put("stream_outer_join", b -> left(b).outerJoin(
             b.<String, String>stream("right"), StreamsOracle::pair, windows).to("out"));
+        TOPOLOGIES.put("lookup_join", b -> left(b).join(
+            b.<String, String>table("right"), StreamsOracle::pair).to("out"));
+        TOPOLOGIES.put("lookup_left_join", b -> left(b).leftJoin(
+            b.<String, String>table("right"), StreamsOracle::pair).to("out"));
         TOPOLOGIES.put("table", b -> writeTable(b.<String, String>table("left")));
         TOPOLOGIES.put("table_filter", b -> writeTable(b.<String, String>table("left").filter((k, v) -> v.length() > 1)));
         TOPOLOGIES.put("table_map_values", b -> writeTable(b.<String, String>table("left").mapValues(v -> v + "!")));

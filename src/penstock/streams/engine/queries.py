@@ -1,11 +1,12 @@
 """A piece of a topology as a Spark query.
 
 Steps up to and with the one that has state are done to the streams themselves; all that follows is done to each
-micro-batch. A piece without state reads all its topics as one stream, and does everything to micro-batches.
+micro-batch. A piece without state of Spark's reads all its topics as one stream, and does everything to micro-batches.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -17,16 +18,20 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, NumericType
 
+from penstock.client.records import TopicPartition
 from penstock.spark import write_stream
+from penstock.spark.ranges import to_json
 from penstock.spark.serde import Serde
+from penstock.spark.sink import offsets_before
 from penstock.streams.engine.aggregating import aggregated
 from penstock.streams.engine.columns import column
+from penstock.streams.engine.enriching import enriched, newest
 from penstock.streams.engine.folding import folded
 from penstock.streams.engine.forms import Internal, form
 from penstock.streams.engine.joining import joined_streams, joined_tables
 from penstock.streams.engine.records import KEY_VALUE, records, visible
 from penstock.streams.engine.steps import applied
-from penstock.streams.nodes import Aggregate, Fold, Node, Peek, Sink, Source, StreamJoin, TableJoin
+from penstock.streams.nodes import Aggregate, Fold, Node, Peek, Sink, Source, StreamJoin, StreamTableJoin, TableJoin
 from penstock.streams.pieces import Piece, Pieces, is_table
 from penstock.streams.places import TopologyError
 from penstock.streams.windows import FINAL
@@ -49,10 +54,11 @@ class Query:
 
     piece: Piece
     head: DataFrame
-    tail: Callable[[DataFrame], dict[Node, DataFrame]]
+    tail: Callable[[DataFrame, DataFrame | None], dict[Node, DataFrame]]
     topics: dict[Node, str]
     output_mode: str
     forms: dict[Node, tuple[Serde, Serde]]
+    restored: Callable[[Mapping[TopicPartition, int]], DataFrame]
 
     def start(self, around: Surroundings, trigger: Mapping[str, Any] | None = None) -> StreamingQuery:
         """Run it, exactly once if it writes into topics."""
@@ -66,33 +72,15 @@ class Query:
                 topics=self.topics.values(),
                 output_mode=self.output_mode,
                 trigger=trigger,
-                around=self._write,
+                around=_Batches(self, checkpoint).write,
                 **around.writing,
             )
-        writer = self.head.writeStream.foreachBatch(lambda batch, _: self._write(batch, None)).queryName(
-            self.piece.name
-        )
-        writer = writer.outputMode(self.output_mode).option("checkpointLocation", checkpoint)
+        batches = _Batches(self, checkpoint)
+        writer = self.head.writeStream.foreachBatch(lambda batch, batch_id: batches.write(batch, batch_id, None))
+        writer = writer.queryName(self.piece.name).outputMode(self.output_mode).option("checkpointLocation", checkpoint)
         return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
 
-    def _write(self, batch: DataFrame, write: Callable[[DataFrame], None] | None) -> None:
-        """Do with a micro-batch what the steps say. What several outputs are made of is computed once."""
-        is_shared = len(self.piece.outputs) > 1
-        if is_shared:
-            batch = batch.persist()
-        try:
-            frames = self.tail(batch)
-            for node in self.piece.outputs:
-                if isinstance(node, Peek) and node.is_end:
-                    frames[node].write.format("noop").mode("overwrite").save()
-            rows = [self._bytes(node, frames[node]) for node in self.topics]
-            if write is not None:
-                write(reduce(DataFrame.union, rows))
-        finally:
-            if is_shared:
-                batch.unpersist()
-
-    def _bytes(self, node: Node, frame: DataFrame) -> DataFrame:
+    def bytes_of(self, node: Node, frame: DataFrame) -> DataFrame:
         """Records as rows that can be written."""
         key, value = self.forms[node]
         return frame.select(
@@ -102,6 +90,37 @@ class Query:
             "timestamp",
             "headers",
         )
+
+
+class _Batches:
+    """What is done with the micro-batches of a query, from a start on. Owns the table of a stream-table join."""
+
+    def __init__(self, query: Query, checkpoint: str) -> None:
+        self._query = query
+        self._checkpoint = checkpoint
+        self._table: DataFrame | None = None
+
+    def write(self, batch: DataFrame, batch_id: int, write: Callable[[DataFrame], None] | None) -> None:
+        """Do with a micro-batch what the steps say. What several outputs are made of is computed once."""
+        query = self._query
+        join = query.piece.stateful
+        is_shared = len(query.piece.outputs) > 1 or isinstance(join, StreamTableJoin)
+        if is_shared:
+            batch = batch.persist()
+        try:
+            if isinstance(join, StreamTableJoin) and self._table is None:
+                self._table = query.restored(offsets_before(batch, self._checkpoint, batch_id))
+            frames = query.tail(batch, self._table)
+            for node in query.piece.outputs:
+                if isinstance(node, Peek) and node.is_end:
+                    frames[node].write.format("noop").mode("overwrite").save()
+            if write is not None:
+                write(reduce(DataFrame.union, [query.bytes_of(node, frames[node]) for node in query.topics]))
+            if isinstance(join, StreamTableJoin):
+                self._table = newest(frames[join.parents[1]], self._table).localCheckpoint()
+        finally:
+            if is_shared:
+                batch.unpersist()
 
 
 class Compiler:
@@ -119,7 +138,7 @@ class Compiler:
         """The query for a piece."""
         members = self._pieces.members(piece)
         stateful = piece.stateful
-        if stateful is None:
+        if stateful is None or isinstance(stateful, StreamTableJoin):
             head = self._read([topic for node in piece.inputs for topic in self._topics_of(node)])
             after = members
 
@@ -137,10 +156,14 @@ class Compiler:
             def begin(batch: DataFrame) -> dict[Node, DataFrame]:
                 return {stateful: batch}
 
-        def tail(batch: DataFrame) -> dict[Node, DataFrame]:
-            return self._run(after, begin(batch))
+        def tail(batch: DataFrame, table: DataFrame | None) -> dict[Node, DataFrame]:
+            return self._run(after, begin(batch), table)
 
-        made = tail(head)  # only to know the types
+        def restored(offsets: Mapping[TopicPartition, int]) -> DataFrame:
+            assert stateful is not None
+            return self._restored(stateful.parents[1], members, piece.inputs, offsets)
+
+        made = tail(head, None)  # only to know the types
         topics: dict[Node, str] = {}
         forms: dict[Node, tuple[Serde, Serde]] = {}
         for node in piece.outputs:
@@ -152,22 +175,38 @@ class Compiler:
                 topics[node] = self._pieces.internal[node].name
                 self._kinds[node] = (made[node].schema["key"].dataType, made[node].schema["value"].dataType)
                 forms[node] = (Internal(self._kinds[node][0]), Internal(self._kinds[node][1]))
-        return Query(piece, head, tail, topics, _output_mode(stateful), forms)
+        return Query(piece, head, tail, topics, _output_mode(stateful), forms, restored)
 
     def _topics_of(self, node: Node) -> list[str]:
         """What is read for an input of a piece."""
         return list(node.topics) if isinstance(node, Source) else [self._pieces.internal[node].name]
 
     def _read(self, topics: list[str]) -> DataFrame:
-        options = {
+        options = {**self._options(topics), **self._around.reading}
+        return self._around.spark.readStream.format("penstock").options(**options).load()
+
+    def _options(self, topics: list[str]) -> dict[str, str]:
+        return {
             "kafka.bootstrap.servers": self._around.bootstrap,
             "subscribe": ",".join(dict.fromkeys(topics)),
             "startingOffsets": "earliest",
             "kafka.isolation.level": "read_committed",
             "includeHeaders": "true",
-            **self._around.reading,
         }
-        return self._around.spark.readStream.format("penstock").options(**options).load()
+
+    def _restored(
+        self, table: Node, members: list[Node], inputs: tuple[Node, ...], offsets: Mapping[TopicPartition, int]
+    ) -> DataFrame:
+        """A table as it was when its topics were read up to these offsets."""
+        needed = self._pieces.needed_for(table)
+        leaves = [node for node in inputs if node in needed]
+        topics = [topic for node in leaves for topic in self._topics_of(node)]
+        ends = {partition: offset for partition, offset in offsets.items() if partition.topic in topics}
+        reader = self._around.spark.read.format("penstock").options(**self._options(topics))
+        raw = reader.option("endingOffsets", json.dumps(to_json(ends))).load() if ends else reader.load().limit(0)
+        frames = {node: self._decoded(node, raw.where(f.col("topic").isin(*self._topics_of(node)))) for node in leaves}
+        made = self._run([node for node in members if node in needed], frames, None)
+        return newest(made[table], None).localCheckpoint()
 
     def _decoded(self, node: Node, raw: DataFrame) -> DataFrame:
         """Records as they mean something."""
@@ -180,16 +219,18 @@ class Compiler:
             frame = _stamped(node, visible(frame))
         return records(frame.where(f.col("key").isNotNull()) if is_table(node) else frame)
 
-    def _run(self, nodes: list[Node], frames: dict[Node, DataFrame]) -> dict[Node, DataFrame]:
-        """Do steps one after the other, beginning with what is there."""
+    def _run(
+        self, nodes: list[Node], frames: dict[Node, DataFrame], table: DataFrame | None = None
+    ) -> dict[Node, DataFrame]:
+        """Do steps one after the other, beginning with what is there. `table` is that of a stream-table join."""
         made = dict(frames)
         for node in nodes:
             if node not in made:
-                made[node] = _done(node, [made[parent] for parent in node.parents])
+                made[node] = _done(node, [made[parent] for parent in node.parents], table)
         return made
 
 
-def _done(node: Node, frames: list[DataFrame]) -> DataFrame:
+def _done(node: Node, frames: list[DataFrame], table: DataFrame | None) -> DataFrame:
     try:
         match node:
             case Aggregate(computes=Fold()):
@@ -198,6 +239,8 @@ def _done(node: Node, frames: list[DataFrame]) -> DataFrame:
                 return aggregated(node, frames[0])
             case StreamJoin():
                 return joined_streams(node, frames)
+            case StreamTableJoin():
+                return enriched(node, frames, table)
             case TableJoin():
                 return joined_tables(node, frames)
         return applied(node, frames)
