@@ -186,7 +186,7 @@ def kafka_streams() -> Iterator[KafkaStreams]:
     running.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # as long as other tests may use the same session of Spark
 def outputs() -> Iterator[Callable[[str], dict[str, list[Output]]]]:
     """What our Streams give, by group of cases and case."""
     spark = session("local[2]", app="penstock-oracle", log_level="OFF")
