@@ -79,6 +79,22 @@ def test_columns_say_where_rows_go(
         assert all(record.key is None for record in found)
 
 
+def test_records_get_the_timestamps_of_their_rows(create: Any, fill: Any, copy: Any, written: Any) -> None:
+    create()
+    fill(range(30))
+    copy(("value", "timestamp_millis(1000 * int(cast(value as string))) as timestamp"))
+    assert {int(record.value): record.timestamp for record in written()} == {n: 1000 * n for n in range(30)}
+
+
+def test_a_batch_can_be_made_into_other_rows_before_it_is_written(
+    create: Any, fill: Any, copy: Any, written: Any
+) -> None:
+    create()
+    fill(range(30))
+    copy(around=lambda frame, _, write: write(frame.where("int(cast(value as string)) % 2 = 0")))
+    assert numbers(written()) == list(range(0, 30, 2))
+
+
 class Failure(Exception):
     """An injected one."""
 

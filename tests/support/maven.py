@@ -16,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 POM = Path(__file__).with_name("pom.xml")
+STREAMS_POM = ROOT / "tests" / "oracle" / "pom.xml"
 
 KAFKA_VERSION = "4.3.1"
 OLD_CLIENTS_VERSION = "3.9.1"  # the last release whose message definitions still have the versions that 4.0 dropped
@@ -39,12 +40,23 @@ def _maven(*arguments: str) -> None:
 @cache
 def kafka_jars() -> Path:
     """The folder with the jars of Kafka's broker, client and tools."""
-    folder = CACHE / f"kafka-{KAFKA_VERSION}"
-    with locked(folder.name):
+    return _dependencies(POM, f"kafka-{KAFKA_VERSION}")
+
+
+@cache
+def streams_jars() -> Path:
+    """The folder with the jars of Kafka Streams and its test driver."""
+    return _dependencies(STREAMS_POM, f"kafka-streams-{KAFKA_VERSION}")
+
+
+def _dependencies(pom: Path, name: str) -> Path:
+    """The folder with all jars that a pom names."""
+    folder = CACHE / name
+    with locked(name):
         if not folder.exists():
-            partial = folder.with_suffix(".partial")
+            partial = CACHE / f"{name}.partial"
             shutil.rmtree(partial, ignore_errors=True)
-            _maven("-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={partial}")
+            _maven("-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partial}")
             partial.rename(folder)
     return folder
 

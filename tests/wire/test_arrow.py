@@ -127,11 +127,14 @@ def header_columns(column: Any) -> Any:
 
 
 @given(
-    rows=st.lists(st.tuples(blobs, blobs, st.one_of(st.none(), headers), st.integers(0, 3)), max_size=40),
+    rows=st.lists(
+        st.tuples(blobs, blobs, st.one_of(st.none(), headers), st.integers(0, 3), st.integers(0, 2**60)), max_size=40
+    ),
+    has_times=st.booleans(),
     skipped=st.integers(0, 5),
     bytes_max=st.sampled_from([1, 30, 100, 10_000]),
 )
-def test_rows_become_the_records_they_were(rows: list[Any], skipped: int, bytes_max: int) -> None:
+def test_rows_become_the_records_they_were(rows: list[Any], has_times: bool, skipped: int, bytes_max: int) -> None:
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     named = [[{"key": name, "value": value} for name, value in row[2]] if row[2] is not None else None for row in rows]
     columns = (
@@ -139,8 +142,11 @@ def test_rows_become_the_records_they_were(rows: list[Any], skipped: int, bytes_
         pa.array([row[1] for row in rows], pa.binary()),
         pa.array(named, kind),
         pa.array([row[3] for row in rows], pa.int32()),
+        pa.array([row[4] for row in rows], pa.int64()),
     )
-    keys, values, found, partitions = (column.slice(skipped) for column in columns)  # Spark hands over slices too
+    keys, values, found, partitions, times = (
+        column.slice(skipped) for column in columns
+    )  # Spark hands over slices too
     encoder = Encoder(4, bytes_max)
     read: dict[int, list[Any]] = {number: [] for number in range(4)}
 
@@ -149,20 +155,26 @@ def test_rows_become_the_records_they_were(rows: list[Any], skipped: int, bytes_
         count, size = payload.count, payload.size
         taken = payload.take()
         assert count == 1 or size <= bytes_max
-        read[number] += decode_records(taken, count, 0, 1234, None, Record)
+        first = payload.first_timestamp if has_times else 1234
+        new = decode_records(taken, count, 0, first, None, Record)
+        assert not has_times or payload.max_timestamp == max(record.timestamp for record in new)
+        read[number] += new
 
     row = 0
     while row < len(values):
-        row = encoder.add(keys, values, header_columns(found), partitions, row)
+        row = encoder.add(keys, values, header_columns(found), partitions, row, times if has_times else None)
         if row < len(values):
             send(partitions[row].as_py())
     for number, payload in enumerate(encoder.payloads):
         if payload.count:
             send(number)
     for number in range(4):
-        expected = [(key, value, content or ()) for key, value, content, place in rows[skipped:] if place == number]
-        assert [(record.key, record.value, record.headers) for record in read[number]] == expected
-        assert all(record.timestamp == 1234 for record in read[number])
+        expected = [
+            (key, value, content or (), time if has_times else 1234)
+            for key, value, content, place, time in rows[skipped:]
+            if place == number
+        ]
+        assert [(one.key, one.value, one.headers, one.timestamp) for one in read[number]] == expected
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:

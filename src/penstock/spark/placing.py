@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,15 +42,20 @@ def placed(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         places = _places(layout, columns, batch.num_rows, spread)
         spread += batch.num_rows
-        kept = {name: columns[name] for name in ("key", "value", "headers") if name in columns}
+        kept = {name: columns[name] for name in ("key", "value", "headers", "timestamp") if name in columns}
         yield pa.RecordBatch.from_arrays(
-            [pa.array(places, pa.int32()), *(_as_binary(name, column) for name, column in kept.items())],
+            [pa.array(places, pa.int32()), *(_for_records(name, column) for name, column in kept.items())],
             names=["place", *kept],
         )
 
 
-def _as_binary(name: str, column: pa.Array) -> pa.Array:
-    return column if name == "headers" else column.cast(pa.binary())
+def _for_records(name: str, column: pa.Array) -> pa.Array:
+    if name == "headers":
+        return column
+    if name == "timestamp":
+        times = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        return times.fill_null(int(time.time() * 1000)) if times.null_count else times
+    return column.cast(pa.binary())
 
 
 def _places(layout: Layout, columns: Mapping[str, pa.Array], count: int, spread: int) -> Any:

@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from penstock.client.errors import ConfigurationError
@@ -25,6 +26,7 @@ COLUMNS: Mapping[str, tuple[DataType, ...]] = {
     "topic": (StringType(),),
     "partition": (IntegerType(),),
     "headers": (HEADERS,),
+    "timestamp": (TimestampType(),),
 }
 
 

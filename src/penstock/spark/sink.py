@@ -52,6 +52,8 @@ from penstock.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
+Around = Callable[[DataFrame, int, Callable[[DataFrame], None]], None]
+
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 
@@ -87,16 +89,18 @@ def write_stream(
     transaction_timeout: float = 60.0,
     timeout: float = 60.0,
     port: int = 0,
+    around: Around | None = None,
 ) -> StreamingQuery:
     """Start a query that writes a streaming DataFrame into topics, exactly once.
 
-    The frame has a column `value` (string or binary) and perhaps `key`, `headers`, `partition`, and `topic` if rows go
-    to several `topics`. `query` names the query for good: it is its transactional id and its consumer group, so two
-    runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for aggregations, where a row
-    replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger` takes, as in
-    {"availableNow": True}. With `guarantee="at-least-once"` there is no transaction: rows can be read as soon as they
-    are written, and are written again when Spark repeats a task or a batch. Tasks ask the driver for turns at writing,
-    over a port of its own: any that is free, unless `port` says which.
+    The frame has a column `value` (string or binary) and perhaps `key`, `headers`, `partition`, `timestamp`, and
+    `topic` if rows go to several `topics`. `query` names the query for good: it is its transactional id and its
+    consumer group, so two runs of one query cannot both write. `output_mode` is Spark's: "update" and "complete" for
+    aggregations, where a row replaces what an earlier one of its key said. `trigger` is what `DataStreamWriter.trigger`
+    takes, as in {"availableNow": True}. With `guarantee="at-least-once"` there is no transaction: rows can be read as
+    soon as they are written, and are written again when Spark repeats a task or a batch. Tasks ask the driver for turns
+    at writing, over a port of its own: any that is free, unless `port` says which. `around(frame, batch_id, write)` is
+    called with each micro-batch, and calls `write` with the rows it makes of it.
     """
     names = tuple(dict.fromkeys([topic, *topics] if topic else topics))
     if not names:
@@ -105,14 +109,20 @@ def write_stream(
         raise ConfigurationError(f"compression is {compression!r}: use one of {', '.join(CODECS)}")
     if guarantee not in (EXACTLY_ONCE, AT_LEAST_ONCE):
         raise ConfigurationError(f"guarantee is {guarantee!r}: use {EXACTLY_ONCE} or {AT_LEAST_ONCE}")
-    check_columns(frame.schema, needs_topic=topic is None and len(names) > 1)
+    if around is None:
+        check_columns(frame.schema, needs_topic=topic is None and len(names) > 1)
     default = topic or (names[0] if len(names) == 1 else None)
     target = Target(bootstrap, names, default, CODECS[compression], timeout)
     options = SinkOptions(target, query, checkpoint, tasks, int(transaction_timeout * 1000), port)
     sink = Sink(options) if guarantee == EXACTLY_ONCE else AtLeastOnceSink(options)
-    writer = frame.writeStream.foreachBatch(sink.write_batch).option("checkpointLocation", checkpoint)
+    each = sink.write_batch if around is None else _around(around, sink.write_batch)
+    writer = frame.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
     writer = writer.queryName(query).outputMode(output_mode)
     return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+
+def _around(around: Around, write: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    return lambda frame, batch_id: around(frame, batch_id, lambda rows: write(rows, batch_id))
 
 
 class Sink:
@@ -262,6 +272,11 @@ def source_offsets(log: str) -> dict[TopicPartition, int]:
         for partition, offset in (from_text(line) or {}).items():
             found[partition] = min(offset, found.get(partition, offset))
     return found
+
+
+def offsets_before(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
+    """How far the sources were read before a batch, as far as they are topics."""
+    return _source_offsets(frame, checkpoint, batch_id - 1) if batch_id else {}
 
 
 def _source_offsets(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:

@@ -34,6 +34,7 @@ from penstock.wire.messages.init_producer_id import InitProducerIdRequest
 from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 BATCH_BYTES = 900_000  # below the default of max.message.bytes, with room for what does not compress
+NOW = -1  # in place of a timestamp: that of writing
 
 _BY_CLIENTS_VERSION = 11  # the newest version of Produce in which the client has added its partitions itself
 _TIMEOUT_MS = 30_000
@@ -65,30 +66,41 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of one batch, encoded and compressed, and where they go."""
+    """The records of one batch, encoded and compressed, and where they go.
+
+    Their timestamps are relative to the first one; they are of the time of writing if that is `NOW`.
+    """
 
     place: int
     count: int
     content: Any
+    first_timestamp_ms: int = NOW
+    max_timestamp_ms: int = NOW
 
 
 def encoded(rows: Iterable[pa.RecordBatch], place_count: int, codec: Codec) -> Iterator[Records]:
-    """Rows with the columns place, key, value and perhaps headers, as records. Those of one place keep their order."""
+    """Rows with the columns place, key, value and perhaps headers and timestamp (in ms), as records.
+
+    Those of one place keep their order.
+    """
     settle()
     encoder = Encoder(place_count, BATCH_BYTES)
 
     def taken(place: int) -> Records:
         payload = encoder.payloads[place]
         count = payload.count
-        return Records(place, count, compress(codec, memoryview(payload.take()), None))
+        times = (payload.first_timestamp, payload.max_timestamp) if has_times else (NOW, NOW)
+        return Records(place, count, compress(codec, memoryview(payload.take()), None), *times)
 
+    has_times = False
     for batch in rows:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        has_times = "timestamp" in columns
         headers = header_parts(columns["headers"]) if "headers" in columns else None
         places = columns["place"]
         row = 0
         while row < batch.num_rows:
-            row = encoder.add(columns.get("key"), columns["value"], headers, places, row)
+            row = encoder.add(columns.get("key"), columns["value"], headers, places, row, columns.get("timestamp"))
             if row < batch.num_rows:
                 yield taken(places[row].as_py())
     for place, payload in enumerate(encoder.payloads):
@@ -133,8 +145,8 @@ class Writer:
             last_offset_delta=records.count - 1,
             count=records.count,
             attributes=self._plan.target.codec | (TRANSACTIONAL if self._plan.is_transactional else 0),
-            base_timestamp=now_ms,
-            max_timestamp=now_ms,
+            base_timestamp=now_ms if records.first_timestamp_ms == NOW else records.first_timestamp_ms,
+            max_timestamp=now_ms if records.max_timestamp_ms == NOW else records.max_timestamp_ms,
             producer_id=self._plan.identity.producer_id,
             producer_epoch=self._plan.identity.producer_epoch,
             base_sequence=sequence,

@@ -338,6 +338,8 @@ cdef class Payload:
 
     cdef Block _block
     cdef readonly int32_t count
+    cdef readonly int64_t first_timestamp
+    cdef readonly int64_t max_timestamp
 
     def __cinit__(self):
         self._block = Block()
@@ -365,24 +367,28 @@ cdef class Encoder:
         self.payloads = [Payload() for _ in range(partition_count)]
         self._bytes_max = bytes_max
 
-    def add(self, object keys, object values, object headers, object partitions, Py_ssize_t start):
+    def add(self, object keys, object values, object headers, object partitions, Py_ssize_t start, object timestamps=None):
         """Add rows from `start` on. Returns the row to go on with, whose partition's batch is full; or the count.
 
         Keys, values and partitions are Arrow arrays (keys may be None), headers None or (ends, names, values, offset,
-        validity) of a list of structs.
+        validity) of a list of structs. Timestamps are an Arrow array of int64, in ms and without nulls; without it,
+        all records have their batch's.
         """
         cdef BytesColumn key, value, header_name, header_value
         cdef const int32_t *partition
         cdef const int32_t *header_ends = NULL
         cdef const uint8_t *header_validity = NULL
+        cdef const int64_t *timestamp = NULL
         cdef Py_ssize_t header_offset = 0, row, count = len(values), first, last, i, at
         cdef Py_ssize_t size, body
         cdef Payload payload
         cdef Block block
         cdef uint8_t *p
-        cdef int64_t number
+        cdef int64_t number, delta = 0
         _load(keys, &key)
         _load(values, &value)
+        if timestamps is not None:
+            timestamp = <const int64_t *>_address(timestamps.buffers()[1]) + <Py_ssize_t>timestamps.offset
         partition = <const int32_t *>_address(partitions.buffers()[1]) + <Py_ssize_t>partitions.offset
         if headers is not None:
             ends, names, contents, header_offset, validity = headers
@@ -400,7 +406,9 @@ cdef class Encoder:
                 at = header_offset + row
                 if header_validity == NULL or header_validity[at >> 3] & (1 << (at & 7)):
                     first, last = header_ends[at], header_ends[at + 1]
-            body = 2 + varint_size(payload.count) + varint_size(last - first)
+            if timestamp != NULL:
+                delta = timestamp[row] - payload.first_timestamp if payload.count else 0
+            body = 1 + varint_size(delta) + varint_size(payload.count) + varint_size(last - first)
             body += blob_size(cell_size(&key, row)) + blob_size(cell_size(&value, row))
             for i in range(first, last):
                 body += blob_size(cell_size(&header_name, i)) + blob_size(cell_size(&header_value, i))
@@ -411,14 +419,19 @@ cdef class Encoder:
             block.reserve(size)
             p = put_varint(block.data + block.size, body)
             p[0] = 0  # attributes
-            p[1] = 0  # the timestamp is the batch's
-            p = put_varint(p + 2, payload.count)
+            p = put_varint(p + 1, delta)
+            p = put_varint(p, payload.count)
             p = put_cell(p, &key, row)
             p = put_cell(p, &value, row)
             p = put_varint(p, last - first)
             for i in range(first, last):
                 p = put_cell(p, &header_name, i)
                 p = put_cell(p, &header_value, i)
+            if timestamp != NULL:
+                if payload.count == 0:
+                    payload.first_timestamp = payload.max_timestamp = timestamp[row]
+                elif timestamp[row] > payload.max_timestamp:
+                    payload.max_timestamp = timestamp[row]
             block.size += size
             payload.count += 1
         return count

@@ -1,0 +1,45 @@
+"""Streams and tables, in the way of thinking of Kafka Streams, in Python, on Spark.
+
+Building: start at `application.py`, then `stream.py`, `grouped.py` and `table.py`, what users call. They record frozen
+`nodes.py`; `expressions.py`, `changes.py`, `windows.py` and `serdes.py` are what nodes are made of, `places.py` is the
+user's file and line. `topology.py` checks, `pieces.py` cuts into queries, `describe.py` and `draw.py` show. None of
+that knows Spark. Running: `engine/`. Tests of users: `testing.py`.
+Imports the client; `engine` also the pipeline on Spark. Nothing imports it but what people run.
+"""
+
+from __future__ import annotations
+
+from penstock.streams.application import Application
+from penstock.streams.expressions import Expression, col, fn
+from penstock.streams.grouped import CogroupedStream, GroupedStream
+from penstock.streams.places import TopologyError
+from penstock.streams.serdes import BYTES, INT, LONG, TEXT, Serde, custom, json, windowed
+from penstock.streams.stream import Stream
+from penstock.streams.table import Table
+from penstock.streams.topology import Topology
+from penstock.streams.windows import hopping, session, tumbling, within
+
+__all__ = [
+    "Application",
+    "BYTES",
+    "CogroupedStream",
+    "Expression",
+    "GroupedStream",
+    "INT",
+    "LONG",
+    "Serde",
+    "Stream",
+    "TEXT",
+    "Table",
+    "Topology",
+    "TopologyError",
+    "col",
+    "custom",
+    "fn",
+    "hopping",
+    "json",
+    "session",
+    "tumbling",
+    "windowed",
+    "within",
+]

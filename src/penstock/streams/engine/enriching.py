@@ -1,0 +1,71 @@
+"""Stream-table joins: each record of a stream gets what a table says about its key.
+
+It is done to micro-batches, with no state of Spark's. Within a batch, a record sees the table's rows that are not
+younger than itself, and all rows of earlier batches. Those are kept as a cached frame, the newest row of each key,
+which every batch makes anew. After a restart it is read from the table's topics, up to where the last batch ended.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from penstock.streams.engine.columns import changed
+from penstock.streams.engine.records import COLUMNS, records
+from penstock.streams.nodes import INNER, StreamTableJoin
+from penstock.streams.places import TopologyError
+
+_SIDES = ("left", "right")
+
+
+def enriched(node: StreamTableJoin, frames: list[DataFrame], earlier: DataFrame | None) -> DataFrame:
+    """A micro-batch of the stream, joined with the table. `earlier` is what `newest` gave after the last one."""
+    stream, table = frames
+    _check_keys(node, stream, table)
+    before = newest(table.limit(0), None) if earlier is None else earlier
+    counted = stream.where(f.col("value").isNotNull())
+    if node.kind == INNER:
+        counted = counted.where(f.col("key").isNotNull())
+    rows = f.struct(*(name for name in COLUMNS if name != "key")).alias("row")
+    asking = counted.select("key", "timestamp", f.lit(1).alias("turn"), rows, _nothing(table).alias("said"))
+    saying = table.select(
+        "key", "timestamp", f.lit(0).alias("turn"), _nothing(stream, rows=True).alias("row"), _said().alias("said")
+    )
+    order = Window.partitionBy("key").orderBy(
+        "timestamp", "turn", f.coalesce(f.col("said.offset"), f.col("row.offset"))
+    )
+    seen = f.last("said", ignorenulls=True).over(order).alias("said")
+    answered = asking.union(saying).select("key", "turn", "row", seen).where("turn = 1")
+    known = before.select(f.col("key").alias("known_key"), f.col("said").alias("known"))
+    joined = answered.join(known, answered["key"] == known["known_key"], "left")
+    made = joined.select(
+        "key", "row.*", f.coalesce("said", "known").alias("answer"), f.col("row.value").alias("left")
+    ).withColumn("right", f.col("answer.value"))
+    found = made.where(f.col("right").isNotNull()) if node.kind == INNER else made
+    value = f.struct(*_SIDES) if node.value is None else changed(node, node.value, _SIDES)
+    return records(found.withColumn("value", value))
+
+
+def newest(table: DataFrame, earlier: DataFrame | None) -> DataFrame:
+    """The newest row of each key that was not deleted, by offset: all rows of a key are in one partition."""
+    rows = table.select("key", _said().alias("said"))
+    every = rows if earlier is None else earlier.union(rows)
+    return every.groupBy("key").agg(f.max_by("said", "said.offset").alias("said")).where("said.value IS NOT NULL")
+
+
+def _said() -> Column:
+    return f.struct("value", "offset")
+
+
+def _nothing(frame: DataFrame, *, rows: bool = False) -> Column:
+    """A null of the type that the other side has in its place."""
+    made = f.struct(*(name for name in COLUMNS if name != "key")) if rows else _said()
+    return f.lit(None).cast(frame.select(made.alias("one")).schema["one"].dataType)
+
+
+def _check_keys(node: StreamTableJoin, stream: DataFrame, table: DataFrame) -> None:
+    left, right = (frame.schema["key"].dataType.simpleString() for frame in (stream, table))
+    if left != right:
+        raise TopologyError(
+            node.place, f"{node.name}: keys are {left} in the stream and {right} in the table: make them the same first"
+        )

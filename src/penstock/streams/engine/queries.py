@@ -1,0 +1,279 @@
+"""A piece of a topology as a Spark query.
+
+Steps up to and with the one that has state are done to the streams themselves; all that follows is done to each
+micro-batch. A piece without state of Spark's reads all its topics as one stream, and does everything to micro-batches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import DataType, NumericType
+
+from penstock.client.records import TopicPartition
+from penstock.spark import write_stream
+from penstock.spark.ranges import to_json
+from penstock.spark.serde import Serde
+from penstock.spark.sink import offsets_before
+from penstock.streams.engine.aggregating import aggregated
+from penstock.streams.engine.columns import column
+from penstock.streams.engine.enriching import enriched, newest
+from penstock.streams.engine.folding import folded
+from penstock.streams.engine.forms import Internal, form
+from penstock.streams.engine.joining import joined_streams, joined_tables
+from penstock.streams.engine.records import KEY_VALUE, records, visible
+from penstock.streams.engine.steps import applied
+from penstock.streams.nodes import Aggregate, Fold, Node, Peek, Sink, Source, StreamJoin, StreamTableJoin, TableJoin
+from penstock.streams.pieces import Piece, Pieces, is_table
+from penstock.streams.places import TopologyError
+from penstock.streams.windows import FINAL
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where queries run: a session, the brokers, a folder for checkpoints, options for reading and for writing."""
+
+    spark: SparkSession
+    bootstrap: str
+    checkpoints: str
+    reading: Mapping[str, str]
+    writing: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that can be started: `head` is its stream, `tail` makes of a micro-batch what is to be written."""
+
+    piece: Piece
+    head: DataFrame
+    tail: Callable[[DataFrame, DataFrame | None], dict[Node, DataFrame]]
+    topics: dict[Node, str]
+    output_mode: str
+    forms: dict[Node, tuple[Serde, Serde]]
+    restored: Callable[[Mapping[TopicPartition, int]], DataFrame]
+
+    def start(self, around: Surroundings, trigger: Mapping[str, Any] | None = None) -> StreamingQuery:
+        """Run it, exactly once if it writes into topics."""
+        checkpoint = f"{around.checkpoints}/{self.piece.name}"
+        if self.topics:
+            return write_stream(
+                self.head,
+                bootstrap=around.bootstrap,
+                query=self.piece.name,
+                checkpoint=checkpoint,
+                topics=self.topics.values(),
+                output_mode=self.output_mode,
+                trigger=trigger,
+                around=_Batches(self, checkpoint).write,
+                **around.writing,
+            )
+        batches = _Batches(self, checkpoint)
+        writer = self.head.writeStream.foreachBatch(lambda batch, batch_id: batches.write(batch, batch_id, None))
+        writer = writer.queryName(self.piece.name).outputMode(self.output_mode).option("checkpointLocation", checkpoint)
+        return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+    def bytes_of(self, node: Node, frame: DataFrame) -> DataFrame:
+        """Records as rows that can be written."""
+        key, value = self.forms[node]
+        return frame.select(
+            key.write(f.col("key")).alias("key"),
+            value.write(f.col("value")).alias("value"),
+            f.lit(self.topics[node]).alias("topic"),
+            "timestamp",
+            "headers",
+        )
+
+
+class _Batches:
+    """What is done with the micro-batches of a query, from a start on. Owns the table of a stream-table join."""
+
+    def __init__(self, query: Query, checkpoint: str) -> None:
+        self._query = query
+        self._checkpoint = checkpoint
+        self._table: DataFrame | None = None
+
+    def write(self, batch: DataFrame, batch_id: int, write: Callable[[DataFrame], None] | None) -> None:
+        """Do with a micro-batch what the steps say. What several outputs are made of is computed once."""
+        query = self._query
+        join = query.piece.stateful
+        is_shared = len(query.piece.outputs) > 1 or isinstance(join, StreamTableJoin)
+        if is_shared:
+            batch = batch.persist()
+        try:
+            if isinstance(join, StreamTableJoin) and self._table is None:
+                self._table = query.restored(offsets_before(batch, self._checkpoint, batch_id))
+            frames = query.tail(batch, self._table)
+            for node in query.piece.outputs:
+                if isinstance(node, Peek) and node.is_end:
+                    frames[node].write.format("noop").mode("overwrite").save()
+            if write is not None:
+                write(reduce(DataFrame.union, [query.bytes_of(node, frames[node]) for node in query.topics]))
+            if isinstance(join, StreamTableJoin):
+                self._table = newest(frames[join.parents[1]], self._table).localCheckpoint()
+        finally:
+            if is_shared:
+                batch.unpersist()
+
+
+class Compiler:
+    """Makes queries of pieces, in their order: what one writes into an internal topic says what the next one reads."""
+
+    def __init__(self, pieces: Pieces, around: Surroundings) -> None:
+        self._pieces = pieces
+        self._around = around
+        self._kinds: dict[Node, tuple[DataType, DataType]] = {}  # of keys and values in internal topics
+
+    def queries(self) -> list[Query]:
+        return [self.query(piece) for piece in self._pieces.pieces]
+
+    def query(self, piece: Piece) -> Query:
+        """The query for a piece."""
+        members = self._pieces.members(piece)
+        stateful = piece.stateful
+        if stateful is None or isinstance(stateful, StreamTableJoin):
+            head = self._read([topic for node in piece.inputs for topic in self._topics_of(node)])
+            after = members
+
+            def begin(batch: DataFrame) -> dict[Node, DataFrame]:
+                return {
+                    node: self._decoded(node, batch.where(f.col("topic").isin(*self._topics_of(node))))
+                    for node in piece.inputs
+                }
+        else:
+            position = members.index(stateful)
+            leaves = {node: self._decoded(node, self._read(self._topics_of(node))) for node in piece.inputs}
+            head = self._run(members[: position + 1], leaves)[stateful]
+            after = members[position + 1 :]
+
+            def begin(batch: DataFrame) -> dict[Node, DataFrame]:
+                return {stateful: batch}
+
+        def tail(batch: DataFrame, table: DataFrame | None) -> dict[Node, DataFrame]:
+            return self._run(after, begin(batch), table)
+
+        def restored(offsets: Mapping[TopicPartition, int]) -> DataFrame:
+            assert stateful is not None
+            return self._restored(stateful.parents[1], members, piece.inputs, offsets)
+
+        made = tail(head, None)  # only to know the types
+        topics: dict[Node, str] = {}
+        forms: dict[Node, tuple[Serde, Serde]] = {}
+        for node in piece.outputs:
+            if isinstance(node, Sink):
+                topics[node] = node.topic
+                forms[node] = (form(node.key), form(node.value))
+                _check_written(node, made[node], forms[node])
+            elif node in self._pieces.internal:
+                topics[node] = self._pieces.internal[node].name
+                self._kinds[node] = (made[node].schema["key"].dataType, made[node].schema["value"].dataType)
+                forms[node] = (Internal(self._kinds[node][0]), Internal(self._kinds[node][1]))
+        return Query(piece, head, tail, topics, _output_mode(stateful), forms, restored)
+
+    def _topics_of(self, node: Node) -> list[str]:
+        """What is read for an input of a piece."""
+        return list(node.topics) if isinstance(node, Source) else [self._pieces.internal[node].name]
+
+    def _read(self, topics: list[str]) -> DataFrame:
+        options = {**self._options(topics), **self._around.reading}
+        return self._around.spark.readStream.format("penstock").options(**options).load()
+
+    def _options(self, topics: list[str]) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self._around.bootstrap,
+            "subscribe": ",".join(dict.fromkeys(topics)),
+            "startingOffsets": "earliest",
+            "kafka.isolation.level": "read_committed",
+            "includeHeaders": "true",
+        }
+
+    def _restored(
+        self, table: Node, members: list[Node], inputs: tuple[Node, ...], offsets: Mapping[TopicPartition, int]
+    ) -> DataFrame:
+        """A table as it was when its topics were read up to these offsets."""
+        needed = self._pieces.needed_for(table)
+        leaves = [node for node in inputs if node in needed]
+        topics = [topic for node in leaves for topic in self._topics_of(node)]
+        ends = {partition: offset for partition, offset in offsets.items() if partition.topic in topics}
+        reader = self._around.spark.read.format("penstock").options(**self._options(topics))
+        raw = reader.option("endingOffsets", json.dumps(to_json(ends))).load() if ends else reader.load().limit(0)
+        frames = {node: self._decoded(node, raw.where(f.col("topic").isin(*self._topics_of(node)))) for node in leaves}
+        made = self._run([node for node in members if node in needed], frames, None)
+        return newest(made[table], None).localCheckpoint()
+
+    def _decoded(self, node: Node, raw: DataFrame) -> DataFrame:
+        """Records as they mean something."""
+        if isinstance(node, Source):
+            read = {"key": form(node.key), "value": form(node.value)}
+        else:
+            read = {name: Internal(kind) for name, kind in zip(KEY_VALUE, self._kinds[node], strict=True)}
+        frame = raw.withColumns({name: one.read(f.col(name)) for name, one in read.items()})
+        if isinstance(node, Source) and node.timestamp is not None:
+            frame = _stamped(node, visible(frame))
+        return records(frame.where(f.col("key").isNotNull()) if is_table(node) else frame)
+
+    def _run(
+        self, nodes: list[Node], frames: dict[Node, DataFrame], table: DataFrame | None = None
+    ) -> dict[Node, DataFrame]:
+        """Do steps one after the other, beginning with what is there. `table` is that of a stream-table join."""
+        made = dict(frames)
+        for node in nodes:
+            if node not in made:
+                made[node] = _done(node, [made[parent] for parent in node.parents], table)
+        return made
+
+
+def _done(node: Node, frames: list[DataFrame], table: DataFrame | None) -> DataFrame:
+    try:
+        match node:
+            case Aggregate(computes=Fold()):
+                return folded(node, frames)
+            case Aggregate():
+                return aggregated(node, frames[0])
+            case StreamJoin():
+                return joined_streams(node, frames)
+            case StreamTableJoin():
+                return enriched(node, frames, table)
+            case TableJoin():
+                return joined_tables(node, frames)
+        return applied(node, frames)
+    except AnalysisException as error:
+        raise TopologyError(node.place, f"{node.name}: {_first_line(error)}") from error
+
+
+def _stamped(node: Source, frame: DataFrame) -> DataFrame:
+    """Records with the event time that the user's expression gives: a timestamp, or milliseconds."""
+    assert node.timestamp is not None
+    try:
+        timed = frame.withColumn("timestamp", column(node, node.timestamp))
+    except AnalysisException as error:
+        raise TopologyError(node.place, f"{node.name}: {_first_line(error)}") from error
+    if isinstance(timed.schema["timestamp"].dataType, NumericType):
+        timed = timed.withColumn("timestamp", f.timestamp_millis(f.col("timestamp").cast("bigint")))
+    return timed.withColumn("timestamp", f.col("timestamp").cast("timestamp"))
+
+
+def _check_written(node: Sink, frame: DataFrame, forms: tuple[Serde, Serde]) -> None:
+    try:
+        frame.select(forms[0].write(f.col("key")), forms[1].write(f.col("value"))).schema  # noqa: B018 - Spark checks
+    except AnalysisException as error:
+        raise TopologyError(node.place, f"{node.name}: {_first_line(error)}") from error
+
+
+def _output_mode(stateful: Node | None) -> str:
+    if isinstance(stateful, TableJoin):
+        return "update"
+    if isinstance(stateful, Aggregate):
+        return "append" if stateful.window is not None and stateful.window.emit == FINAL else "update"
+    return "append"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0].split(" SQLSTATE", 1)[0].rstrip(";. ")

@@ -1,0 +1,206 @@
+"""Running an application: its internal topics, its queries, and what looks after them.
+
+Queries of an application live and die together. One that fails is started again, after a while that grows with each
+failure; when it has failed too often in a row, all are stopped and the error is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.client.admin import Admin
+from penstock.client.errors import ConfigurationError, PenstockError
+from penstock.spark import session
+from penstock.streams.application import Settings
+from penstock.streams.engine.queries import Compiler, Query, Surroundings
+from penstock.streams.nodes import Node, Source
+from penstock.streams.pieces import Pieces, cut
+from penstock.streams.topology import Topology
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.2
+_FAILURES_MAX = 5  # in a row
+_BACKOFF_S, _BACKOFF_S_MAX = 1.0, 30.0
+_HEALTHY_S = 60.0  # who has run for so long has not failed in a row
+
+_SPARK_SETTINGS = {
+    # The time of a join is that of the stream which is further, as in Kafka Streams.
+    "spark.sql.streaming.multipleWatermarkPolicy": "max",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+class ApplicationFailed(PenstockError):
+    """A query of an application failed, again and again."""
+
+
+def run(topology: Topology, settings: Settings, bootstrap: str, **options: Any) -> RunningApplication:
+    """Start an application. It runs until it is stopped.
+
+    Options: `spark`, the session to use; `trigger`, what Spark's `trigger` takes, as in {"processingTime": "1 second"};
+    `reading`, options of the source for all queries; `writing`, arguments of `write_stream`, as in
+    {"compression": "zstd"}.
+    """
+    trigger = options.pop("trigger", None)
+    around, queries = prepared(topology, settings, bootstrap, **options)
+    return RunningApplication(settings.application_id, queries, around, trigger)
+
+
+def catch_up(topology: Topology, settings: Settings, bootstrap: str, **options: Any) -> None:
+    """Run an application over all that is there, and return when it is done. Options are as in `run`."""
+    around, queries = prepared(topology, settings, bootstrap, **options)
+    for query in queries:  # one after the other: each reads what those before it have written
+        query.start(around, {"availableNow": True}).awaitTermination()
+
+
+def prepared(
+    topology: Topology,
+    settings: Settings,
+    bootstrap: str,
+    *,
+    spark: SparkSession | None = None,
+    spark_settings: Mapping[str, str] | None = None,
+    reading: Mapping[str, str] | None = None,
+    writing: Mapping[str, Any] | None = None,
+) -> tuple[Surroundings, list[Query]]:
+    """The queries of an application, in an order in which they can be started."""
+    pieces = cut(topology)
+    if not pieces.pieces:
+        raise ConfigurationError(
+            f"application {topology.application} does nothing: end a stream with to() or for_each()"
+        )
+    create_internal_topics(pieces, settings, bootstrap)
+    spark = (spark or session(app=settings.application_id)).newSession()  # with settings of its own
+    for name, value in (_SPARK_SETTINGS | dict(spark_settings or {})).items():
+        spark.conf.set(name, value)
+    checkpoints = str(Path(settings.state_dir).absolute() / settings.application_id)
+    around = Surroundings(spark, bootstrap, checkpoints, reading or {}, writing or {})
+    return around, Compiler(pieces, around).queries()
+
+
+def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -> None:
+    """Create the topics between queries that are not there, each with as many partitions as what flows into it."""
+    with Admin(bootstrap, client_id=settings.client_id or f"{settings.application_id}-admin") as admin:
+        counts = {topic.name: len(topic.partitions) for topic in admin.describe_topics()}
+        for piece in pieces.pieces:
+            widest = max(counts.get(name, 1) for node in piece.inputs for name in _read_for(node, pieces))
+            for node in piece.outputs:
+                topic = pieces.internal.get(node)
+                if topic is None or topic.name in counts:
+                    continue
+                counts[topic.name] = topic.partitions or widest
+                admin.create_topic(
+                    topic.name,
+                    partitions=counts[topic.name],
+                    replication_factor=settings.replication_factor,
+                    config={"cleanup.policy": topic.cleanup_policy, "retention.ms": "-1"},
+                )
+
+
+@dataclass
+class _Supervised:
+    """A query and how it is doing."""
+
+    query: Query
+    running: StreamingQuery
+    started_at: float
+    failures: int = 0
+    start_again_at: float | None = None
+
+
+class RunningApplication:
+    """An application that runs. Use it as a context manager, or call `stop`."""
+
+    def __init__(
+        self, name: str, queries: list[Query], around: Surroundings, trigger: Mapping[str, Any] | None
+    ) -> None:
+        self.name = name
+        self._around = around
+        self._trigger = trigger
+        self._failure: ApplicationFailed | None = None
+        self._is_stopping = threading.Event()
+        self._has_ended = threading.Event()
+        self._supervised = [_Supervised(one, _begun(one, around, trigger), time.monotonic()) for one in queries]
+        self._thread = threading.Thread(target=self._supervise, name=f"supervise-{name}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> RunningApplication:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def queries(self) -> list[StreamingQuery]:
+        """Spark's queries, as for `penstock.spark.watch`."""
+        return [one.running for one in self._supervised]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended; returns whether it has. Raises what it failed with."""
+        has_ended = self._has_ended.wait(timeout)
+        if self._failure is not None:
+            raise self._failure
+        return has_ended
+
+    def stop(self) -> None:
+        """Stop all queries. They go on where they ended when the application is run again."""
+        self._is_stopping.set()
+        self._thread.join()
+
+    def _supervise(self) -> None:
+        try:
+            while not self._is_stopping.wait(_POLL_S):
+                for one in self._supervised:
+                    self._look_after(one)
+        except ApplicationFailed as failure:
+            self._failure = failure
+        finally:
+            for one in self._supervised:
+                one.running.stop()
+            self._has_ended.set()
+
+    def _look_after(self, one: _Supervised) -> None:
+        """Start a query again that has failed, but not at once."""
+        now = time.monotonic()
+        if one.start_again_at is not None:
+            if now >= one.start_again_at:
+                one.start_again_at = None
+                one.running, one.started_at = one.query.start(self._around, self._trigger), now
+            return
+        if one.running.isActive:
+            return
+        error = one.running.exception()
+        one.failures = 1 if now - one.started_at > _HEALTHY_S else one.failures + 1
+        if one.failures >= _FAILURES_MAX:
+            raise ApplicationFailed(f"query {one.query.piece.name} failed {one.failures} times in a row: {error}")
+        pause = min(_BACKOFF_S * 2 ** (one.failures - 1), _BACKOFF_S_MAX)
+        one.start_again_at = now + pause
+        logger.warning("query %s failed and starts again in %.0f s: %s", one.query.piece.name, pause, error)
+
+
+def _begun(query: Query, around: Surroundings, trigger: Mapping[str, Any] | None) -> StreamingQuery:
+    """Start a query and wait until it works. Many that begin at once get in each other's way."""
+    running = query.start(around, trigger)
+    while running.isActive and running.status["message"].startswith("Initializing"):
+        time.sleep(_POLL_S / 4)
+    return running
+
+
+def _read_for(node: Node, pieces: Pieces) -> list[str]:
+    return list(node.topics) if isinstance(node, Source) else [pieces.internal[node].name]

@@ -1,0 +1,195 @@
+"""Tests of streams applications: put records in, let time pass, read what comes out.
+
+The application runs as it does in production, on Spark, with an in-process broker in between: the same queries, the
+same sink. `TopologyTestDriver` is the name that Kafka Streams has for it.
+
+    with TopologyTestDriver(app) as driver:
+        driver.pipe("orders", "anna", {"amount": 5.0}, timestamp=1000)
+        assert driver.read("totals") == [Output("anna", {"total": 5.0}, 1000)]
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import tempfile
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.client.admin import Admin
+from penstock.client.errors import ConfigurationError
+from penstock.client.producer import Producer
+from penstock.spark import session
+from penstock.spark.options import parse
+from penstock.spark.planning import Planner
+from penstock.spark.reading import read_range
+from penstock.streams.application import Application
+from penstock.streams.engine.running import prepared
+from penstock.streams.nodes import Sink, Source
+from penstock.streams.serdes import INT, LONG, TEXT, JsonSerde, Serde, WindowedSerde
+from penstock.testing.brokers import RunningBroker, broker
+
+_COLUMNS = ["key", "value", "offset", "timestamp"]
+_NUMBERS = {INT: ">i", LONG: ">q"}
+_SETTINGS = {
+    # State is small and soon gone: what is quick to open is best.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.pollingDelay": "100ms",  # what has nothing to do must not take the time of what has
+}
+
+
+@dataclass(frozen=True)
+class Output:
+    """A record that an application wrote."""
+
+    key: Any
+    value: Any
+    timestamp: int
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """The key of a windowed result, with the window's start (and the end of a session) in ms."""
+
+    key: Any
+    start: int
+    end: int | None = None
+
+
+class TopologyTestDriver:
+    """Runs an application for a test. All topics of the application have one partition."""
+
+    def __init__(self, application: Application, *, spark: Any = None) -> None:
+        self._application = application
+        self._topology = application.topology
+        self._broker: RunningBroker = broker()
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
+        self._spark = spark
+        self._queries: list[StreamingQuery] = []
+        self._positions: dict[str, int] = {}
+        self._has_news = False
+
+    def __enter__(self) -> TopologyTestDriver:
+        self._broker.start()
+        sources = {topic: source for source in self._topology.sources for topic in source.topics}
+        self._sources: dict[str, Source] = sources
+        self._sinks: dict[str, Sink] = {sink.topic: sink for sink in self._topology.sinks}
+        with Admin(self._broker.bootstrap) as admin:
+            for topic in {**self._sources, **self._sinks}:
+                admin.create_topic(topic, partitions=1, config={"retention.ms": "-1"})
+        self._producer = Producer(self._broker.bootstrap)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for running in self._queries:
+            running.stop()
+        self._producer.close()
+        self._broker.stop()
+        self._folder.cleanup()
+
+    def pipe(self, topic: str, key: Any, value: Any, timestamp: int, headers: Any = ()) -> None:
+        """Put a record into a topic that the application reads. The serdes are those of the application."""
+        source = self._sources.get(topic)
+        if source is None:
+            raise ConfigurationError(f"the application does not read {topic}: it reads {', '.join(self._sources)}")
+        if timestamp < 1:
+            raise ConfigurationError(f"timestamp is {timestamp}: it must be at least 1 ms, librdkafka takes 0 for now")
+        self._producer.send(
+            topic, to_bytes(source.value, value), key=to_bytes(source.key, key), timestamp=timestamp, headers=headers
+        )
+        self._has_news = True
+
+    def advance(self) -> None:
+        """Let the application take in what was piped, to the end."""
+        self._producer.flush()
+        if not self._queries:
+            settings = replace(self._application.settings, state_dir=self._folder.name)
+            spark = self._spark or session("local[2]", log_level="OFF")
+            around, queries = prepared(
+                self._topology, settings, self._broker.bootstrap, spark=spark, spark_settings=_SETTINGS
+            )
+            for query in queries:
+                self._queries.append(query.start(around))
+                self._queries[-1].processAllAvailable()
+        for running in self._queries:  # in the order in which records go through
+            running.processAllAvailable()
+        self._has_news = False
+
+    def read(self, topic: str) -> list[Output]:
+        """What came out since the last time."""
+        sink = self._sinks.get(topic)
+        if sink is None:
+            raise ConfigurationError(f"the application does not write {topic}: it writes {', '.join(self._sinks)}")
+        if self._has_news or not self._queries:
+            self.advance()
+        written = [row for row in self._rows(topic) if row["offset"] >= self._positions.get(topic, 0)]
+        if written:
+            self._positions[topic] = written[-1]["offset"] + 1
+        return [
+            Output(from_bytes(sink.key, row["key"]), from_bytes(sink.value, row["value"]), _ms(row["timestamp"]))
+            for row in written
+        ]
+
+    def _rows(self, topic: str) -> list[dict[str, Any]]:
+        """All committed records of a topic, read as Spark's tasks read them."""
+        options = parse(
+            {
+                "kafka.bootstrap.servers": self._broker.bootstrap,
+                "subscribe": topic,
+                "kafka.isolation.level": "read_committed",
+            },
+            is_streaming=False,
+        )
+        planner = Planner(options)
+        try:
+            ranges = planner.all_at_once()
+        finally:
+            planner.close()
+        batches = [batch for wanted in ranges for batch in read_range(options, wanted, _COLUMNS)]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def table(self, topic: str) -> dict[Any, Any]:
+        """The newest value of each key that came out, of all time; without those that were deleted."""
+        self._positions.pop(topic, None)
+        newest = {one.key: one.value for one in self.read(topic)}
+        return {key: value for key, value in newest.items() if value is not None}
+
+
+def _ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
+def to_bytes(serde: Serde, value: Any) -> bytes | None:
+    """A Python value as a serde writes it."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(serde, JsonSerde):
+        return json.dumps(value).encode()
+    if serde in _NUMBERS:
+        return struct.pack(_NUMBERS[serde], value)
+    if serde == TEXT:
+        return str(value).encode()
+    raise ConfigurationError(f"{value!r} cannot be written as {serde}: give bytes")
+
+
+def from_bytes(serde: Serde, content: bytes | None) -> Any:
+    """What bytes mean in Python; of a serde that is not known here, the bytes."""
+    if content is None:
+        return None
+    if isinstance(serde, WindowedSerde):
+        times = 16 if serde.is_session else 8
+        numbers = struct.unpack(f">{times // 8}q", content[-times:])
+        return Windowed(
+            from_bytes(serde.inner, content[:-times]), numbers[-1], numbers[0] if serde.is_session else None
+        )
+    if isinstance(serde, JsonSerde):
+        return json.loads(content)
+    if serde in _NUMBERS:
+        return struct.unpack(_NUMBERS[serde], content)[0]
+    return content.decode() if serde == TEXT else content
