@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import gc
+import sys
 from functools import cache
 
 
-@cache
 def settle() -> None:
     """Make the collection of garbage cheap that Spark does in the process after every single task.
 
-    It looks at each object of each library that is loaded, which takes longer than many a task. What is there now stays
-    for good, so it need not be looked at again.
+    It looks at each object of each library that is loaded, which takes longer than many a task. What libraries have
+    made when a task begins stays for good, so it need not be looked at again.
     """
+    _settle(len(sys.modules))
+
+
+@cache
+def _settle(module_count: int) -> None:
+    """Once for each number of modules: tasks load more as they go."""
     gc.freeze()
