@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -40,10 +39,6 @@ logger = logging.getLogger(__name__)
 
 # How long a stopping broker waits for requests that are under way.
 _STOP_PATIENCE_S = 5.0
-
-# The default thresholds of the garbage collector are for scripts. A broker makes few cycles, and a full collection
-# walks every object it has, while no request is served.
-_GC_THRESHOLDS = (50_000, 20, 100)
 
 
 class Broker:
@@ -110,7 +105,6 @@ class Broker:
         """Open the data, join the cluster, serve. Raises InvalidConfig, DirectoryError or OSError."""
         self.loop = asyncio.get_running_loop()
         _raise_descriptor_limit()
-        gc.set_threshold(*_GC_THRESHOLDS)
         self.background = Background(self.loop, self.config.background_threads)
         self.logs = Logs(self.storage, self.clock, self.config.data_directories, self._directory_failed)
         self._take_identity(self.logs.open_directories())
@@ -155,8 +149,6 @@ class Broker:
         self._cleaners.start()
         self._scrubber = Scrubber(self)
         self._scrubber.start()
-        gc.collect()
-        gc.freeze()
 
     def _take_identity(self, meta: MetaProperties | None) -> None:
         """Find out who this broker is: from its settings, from its data, or new."""
