@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -49,6 +50,16 @@ def java() -> Iterator[JavaTools]:
     tools = JavaTools()
     yield tools
     tools.close()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for all tests, on two cores of this machine."""
+    from penstock.spark.session import session  # most tests need no Spark
+
+    running = session("local[2]", app="penstock-tests", log_level="OFF", spark_sql_shuffle_partitions=2)
+    yield running
+    running.stop()
 
 
 _numbers = itertools.count()

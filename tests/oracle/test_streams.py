@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.session import session
 from penstock.streams import TEXT, Application, Stream, Table, col, fn, hopping, tumbling, within
 from penstock.streams import session as sessions
 from penstock.testing.streams import Output, TopologyTestDriver
@@ -186,10 +185,9 @@ def kafka_streams() -> Iterator[KafkaStreams]:
     running.close()
 
 
-@pytest.fixture(scope="session")  # as long as other tests may use the same session of Spark
-def outputs() -> Iterator[Callable[[str], dict[str, list[Output]]]]:
+@pytest.fixture(scope="session")
+def outputs(spark: Any) -> Callable[[str], dict[str, list[Output]]]:
     """What our Streams give, by group of cases and case."""
-    spark = session("local[2]", app="penstock-oracle", log_level="OFF")
 
     @cache
     def run(group: str) -> dict[str, list[Output]]:
@@ -201,8 +199,7 @@ def outputs() -> Iterator[Callable[[str], dict[str, list[Output]]]]:
                 driver.advance()
             return {name: driver.read(name) for name in cases}
 
-    yield run
-    spark.stop()
+    return run
 
 
 def _every(*groups: str) -> list[tuple[str, str]]:

@@ -1,24 +1,16 @@
-"""One Spark session for all tests, on two cores of this machine, and the two systems it reads from."""
+"""Topics that Spark reads and writes, on the two systems."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from penstock import Admin, Consumer, Producer
-from penstock.spark.session import session
 from tests.support.systems import System
 
 OUT_PARTITIONS = 3
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    running = session("local[2]", app="penstock-tests", log_level="OFF", spark_sql_shuffle_partitions=2)
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of running applications."""
+"""Applications that run in a test."""
 
 from __future__ import annotations
 
@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.session import session
 from penstock.streams import Application
 from penstock.testing.streams import TopologyTestDriver
 
 Driven = Callable[[Application], TopologyTestDriver]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    running = session("local[2]", app="penstock-streams-tests", log_level="OFF", spark_sql_shuffle_partitions=2)
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -65,6 +65,11 @@ def change(given: Any, fields: Mapping[str, Any], returns: str | None, what: str
     return Function(given, returns, takes_key(given, what))
 
 
+def joined(given: Any, fields: Mapping[str, Any], returns: str | None) -> Change | None:
+    """What a user wants of a join's two sides; None: both."""
+    return None if given is None and not fields else change(given, fields, returns, "join")
+
+
 def condition(given: Any, what: str) -> Change:
     """A condition: as a change, of which the type is known."""
     return change(given, {}, "BOOLEAN", what)

@@ -199,14 +199,24 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamJoin(Node):
-    """Two streams: pairs of records with the same key, not too far apart in time. In its value, left and right."""
+class Join(Node):
+    """Two sides, by key. `value` is made of left and right; None: a struct of both."""
 
     kind: str
-    window: JoinWindow
     value: Change | None
 
     has_state = True
+
+    @property
+    def detail(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False)
+class StreamJoin(Join):
+    """Two streams: pairs of records with the same key, not too far apart in time."""
+
+    window: JoinWindow
 
     @property
     def detail(self) -> str:
@@ -214,28 +224,10 @@ class StreamJoin(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamTableJoin(Node):
+class StreamTableJoin(Join):
     """A stream and a table: each record with what the table says about its key."""
-
-    kind: str
-    value: Change | None
-
-    has_state = True
-
-    @property
-    def detail(self) -> str:
-        return self.kind
 
 
 @dataclass(frozen=True, eq=False)
-class TableJoin(Node):
+class TableJoin(Join):
     """Two tables: a table of what both say about a key."""
-
-    kind: str
-    value: Change | None
-
-    has_state = True
-
-    @property
-    def detail(self) -> str:
-        return self.kind

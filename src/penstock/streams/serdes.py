@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.streams.places import TopologyError, caller
+
 
 @dataclass(frozen=True)
 class Serde:
@@ -61,3 +63,10 @@ def windowed(inner: Serde, *, session: bool = False) -> Serde:
 def custom(name: str, spark_serde: Any) -> Serde:
     """A serde as in `penstock.spark.serde`, under a name to show."""
     return CustomSerde(name, spark_serde)
+
+
+def common_key(left: Serde | None, right: Serde | None) -> Serde | None:
+    """The serde of the keys of both sides of a join, which must not have different ones."""
+    if left != right and None not in (left, right):
+        raise TopologyError(caller(), f"keys are {left} on the left and {right} on the right: make them the same first")
+    return left or right

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.streams.changes import Change, change, condition
+from penstock.streams.changes import Change, change, condition, joined
 from penstock.streams.nodes import (
     INNER,
     LEFT,
@@ -29,7 +29,7 @@ from penstock.streams.nodes import (
     ToTable,
 )
 from penstock.streams.places import TopologyError, caller
-from penstock.streams.serdes import Serde
+from penstock.streams.serdes import Serde, common_key
 from penstock.streams.windows import JoinWindow
 
 if TYPE_CHECKING:
@@ -210,19 +210,16 @@ class Stream:
             raise TopologyError(
                 caller(), "a join with a table has no window: leave it out, and give value= by its name"
             )
-        if self.key != other.key and None not in (self.key, other.key):
-            raise TopologyError(
-                caller(), f"keys are {self.key} on the left and {other.key} on the right: make them the same first"
-            )
-        joined = None if value is None and not fields else change(value, fields, returns, "join")
+        key = common_key(self.key, other.key)
+        made = joined(value, fields, returns)
         parents = [self.node, other.node]
         node: Node
         if isinstance(other, Stream):
             name = f"{kind}-join"
-            node = self.builder.add(StreamJoin, name, step, parents, kind=kind, window=window, value=joined)
+            node = self.builder.add(StreamJoin, name, step, parents, kind=kind, window=window, value=made)
         else:
-            node = self.builder.add(StreamTableJoin, f"{kind}-lookup", step, parents, kind=kind, value=joined)
-        return Stream(self.builder, node, self.key or other.key, None, self.has_new_key)
+            node = self.builder.add(StreamTableJoin, f"{kind}-lookup", step, parents, kind=kind, value=made)
+        return Stream(self.builder, node, key, None, self.has_new_key)
 
     # ---- how ----
 

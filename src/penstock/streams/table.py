@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.streams.changes import change, condition
+from penstock.streams.changes import change, condition, joined
 from penstock.streams.nodes import INNER, LEFT, OUTER, Aggregate, Filter, Map, Node, TableJoin, ToStream
 from penstock.streams.places import TopologyError, caller
-from penstock.streams.serdes import Serde
+from penstock.streams.serdes import Serde, common_key
 from penstock.streams.stream import Stream
 from penstock.streams.windows import FINAL
 
@@ -82,14 +82,11 @@ class Table:
     ) -> Table:
         if not isinstance(other, Table):
             raise TopologyError(caller(), f"join got {other!r}: give a table; stream.to_table() makes one of a stream")
-        if self.key != other.key and None not in (self.key, other.key):
-            raise TopologyError(
-                caller(), f"keys are {self.key} on the left and {other.key} on the right: make them the same first"
-            )
-        joined = None if value is None and not fields else change(value, fields, returns, "join")
+        key = common_key(self.key, other.key)
+        made = joined(value, fields, returns)
         kind_name = f"{kind}-table-join"
-        node = self.builder.add(TableJoin, kind_name, step, [self.node, other.node], kind=kind, value=joined)
-        return Table(self.builder, node, self.key or other.key, None)
+        node = self.builder.add(TableJoin, kind_name, step, [self.node, other.node], kind=kind, value=made)
+        return Table(self.builder, node, key, None)
 
     def _filter(self, kind: str, given: Any, step: str | None, *, is_negated: bool) -> Table:
         node = self.builder.add(

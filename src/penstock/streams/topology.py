@@ -15,13 +15,6 @@ class Topology:
     application: str
     steps: tuple[Node, ...]
 
-    def children(self, node: Node) -> list[Node]:
-        """The steps that take what this one gives."""
-        return [one for one in self.steps if node in one.parents]
-
-    def step(self, name: str) -> Node:
-        return next(one for one in self.steps if one.name == name)
-
     @property
     def sources(self) -> list[Source]:
         return [one for one in self.steps if isinstance(one, Source)]

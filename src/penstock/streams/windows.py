@@ -8,6 +8,7 @@ when it is closed.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -34,7 +35,7 @@ def milliseconds(given: Duration, what: str) -> int:
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(ABC):
     """What all windows have."""
 
     grace_ms: int
@@ -43,8 +44,8 @@ class Window:
     def __str__(self) -> str:
         return f"{self._shape()}, grace {text_of(self.grace_ms)}, emit {self.emit}"
 
-    def _shape(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _shape(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,15 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.streams.engine.columns import changed
+from penstock.streams.engine.joining import check_keys, joined_value
 from penstock.streams.engine.records import COLUMNS, records
 from penstock.streams.nodes import INNER, StreamTableJoin
-from penstock.streams.places import TopologyError
-
-_SIDES = ("left", "right")
 
 
 def enriched(node: StreamTableJoin, frames: list[DataFrame], earlier: DataFrame | None) -> DataFrame:
     """A micro-batch of the stream, joined with the table. `earlier` is what `newest` gave after the last one."""
     stream, table = frames
-    _check_keys(node, stream, table)
+    check_keys(node, frames, ("in the stream", "in the table"))
     before = newest(table.limit(0), None) if earlier is None else earlier
     counted = stream.where(f.col("value").isNotNull())
     if node.kind == INNER:
@@ -42,8 +39,7 @@ def enriched(node: StreamTableJoin, frames: list[DataFrame], earlier: DataFrame 
         "key", "row.*", f.coalesce("said", "known").alias("answer"), f.col("row.value").alias("left")
     ).withColumn("right", f.col("answer.value"))
     found = made.where(f.col("right").isNotNull()) if node.kind == INNER else made
-    value = f.struct(*_SIDES) if node.value is None else changed(node, node.value, _SIDES)
-    return records(found.withColumn("value", value))
+    return records(found.withColumn("value", joined_value(node)))
 
 
 def newest(table: DataFrame, earlier: DataFrame | None) -> DataFrame:
@@ -61,11 +57,3 @@ def _nothing(frame: DataFrame, *, rows: bool = False) -> Column:
     """A null of the type that the other side has in its place."""
     made = f.struct(*(name for name in COLUMNS if name != "key")) if rows else _said()
     return f.lit(None).cast(frame.select(made.alias("one")).schema["one"].dataType)
-
-
-def _check_keys(node: StreamTableJoin, stream: DataFrame, table: DataFrame) -> None:
-    left, right = (frame.schema["key"].dataType.simpleString() for frame in (stream, table))
-    if left != right:
-        raise TopologyError(
-            node.place, f"{node.name}: keys are {left} in the stream and {right} in the table: make them the same first"
-        )

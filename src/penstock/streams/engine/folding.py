@@ -21,9 +21,8 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from penstock.streams.changes import takes
 from penstock.streams.engine.aggregating import counting, windowed_key, windows
-from penstock.streams.engine.records import records
+from penstock.streams.engine.records import check_same_types, records
 from penstock.streams.nodes import Aggregate, Fold
-from penstock.streams.places import TopologyError
 from penstock.streams.windows import FINAL, TimeWindow
 
 _STATE = "packed_key BINARY, packed BINARY, newest BIGINT"
@@ -40,7 +39,7 @@ def folded(node: Aggregate, frames: list[DataFrame]) -> DataFrame:
     assert isinstance(node.computes, Fold)
     fold, window = node.computes, node.window
     assert window is None or isinstance(window, TimeWindow)
-    _check_keys(node, frames)
+    check_same_types(node, frames, ("key",))
     pack: Any = f.udf(pickle.dumps, "binary", useArrow=True)
     packed = [
         counting(frame).withColumns(
@@ -135,9 +134,3 @@ def _result(packed_key: bytes, packed: bytes | None, newest: int, start: int | N
     columns = {"packed_key": [packed_key], "packed": [packed], "newest": [newest], "start": [start], "end": [end]}
     frame = pd.DataFrame({**columns, "unused": [0]})
     return frame.astype({"newest": "int64", "start": "Int64", "end": "Int64", "unused": "int64"})
-
-
-def _check_keys(node: Aggregate, frames: list[DataFrame]) -> None:
-    kinds = dict.fromkeys(frame.schema["key"].dataType.simpleString() for frame in frames)
-    if len(kinds) > 1:
-        raise TopologyError(node.place, f"{node.name}: keys are {' and '.join(kinds)}: make them the same type first")

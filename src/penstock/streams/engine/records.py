@@ -40,9 +40,9 @@ def named(name: str) -> Column:
     return f.col(f"`{name.replace('`', '``')}`")
 
 
-def check_same_types(node: Node, frames: list[DataFrame]) -> None:
+def check_same_types(node: Node, frames: list[DataFrame], names: tuple[str, ...] = KEY_VALUE) -> None:
     """Refuse to put frames together whose keys or values differ."""
-    for name in KEY_VALUE:
+    for name in names:
         kinds = [frame.schema[name].dataType.simpleString() for frame in frames]
         if len(set(kinds)) > 1:
             raise TopologyError(
