@@ -36,7 +36,6 @@ from pyspark.sql.types import (
 )
 
 from penstock.client.errors import ConfigurationError
-from penstock.spark.batch_sink import BatchWriter
 from penstock.spark.options import SourceOptions, parse
 from penstock.spark.plain_errors import plainly
 from penstock.spark.planning import Planner
@@ -79,6 +78,8 @@ class PenstockSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise ConfigurationError("a topic cannot be overwritten: use mode('append')")
+        from penstock.spark.batch_sink import BatchWriter  # who only reads need not wait for it
+
         return BatchWriter(self.options, schema)
 
     def _chosen(self, schema: StructType) -> list[str]:
