@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from penstock.streams.changes import Change, Fields, Single
 from penstock.streams.expressions import Expression
 from penstock.streams.places import Place
+from penstock.streams.processors import Processor
 from penstock.streams.serdes import Serde
 from penstock.streams.windows import JoinWindow, Window
 
@@ -193,6 +194,27 @@ class Aggregate(Node):
     @property
     def detail(self) -> str:
         return f"{self.computes}; {self.window}" if self.window is not None else str(self.computes)
+
+
+@dataclass(frozen=True, eq=False)
+class Process(Node):
+    """Records shown to a processor, which remembers something of each key; and what it emits."""
+
+    processor: Processor
+    returns: str
+    returns_key: str | None  # None: as it was
+    keeps_key: bool
+
+    has_state = True
+
+    @property
+    def detail(self) -> str:
+        return f"{type(self.processor).__name__}, {self.processor.clock}"
+
+
+def is_keyed(node: Node) -> bool:
+    """Whether a step's state is Python objects by key."""
+    return isinstance(node, Process)
 
 
 # ---- joins ----

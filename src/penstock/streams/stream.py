@@ -22,6 +22,7 @@ from penstock.streams.nodes import (
     Merge,
     Node,
     Peek,
+    Process,
     Sink,
     StreamJoin,
     StreamTableJoin,
@@ -29,6 +30,7 @@ from penstock.streams.nodes import (
     ToTable,
 )
 from penstock.streams.places import TopologyError, caller
+from penstock.streams.processors import CLOCKS, Processor
 from penstock.streams.serdes import Serde, common_key
 from penstock.streams.windows import JoinWindow
 
@@ -117,6 +119,32 @@ class Stream:
         key = self.key if all(one.key == self.key for one in every) else None
         value = self.value if all(one.value == self.value for one in every) else None
         return Stream(self.builder, node, key, value, any(one.has_new_key for one in every))
+
+    # ---- with a processor ----
+
+    def process(
+        self,
+        processor: Processor | type[Processor],
+        *,
+        returns: str,
+        returns_key: str | None = None,
+        key: Serde | None = None,
+        step: str | None = None,
+    ) -> Stream:
+        """What a processor emits, which remembers something of each key and sets timers (`processors.py`).
+
+        `returns` and `returns_key` are the Spark types of values and, if they are new, of keys; `key` says how keys
+        are written.
+        """
+        node = self._process("process", processor, returns, returns_key, step, keeps_key=False)
+        return Stream(self.builder, node, key or (None if returns_key else self.key), None, has_new_key=True)
+
+    def process_values(
+        self, processor: Processor | type[Processor], *, returns: str, step: str | None = None
+    ) -> Stream:
+        """What a processor emits, under the same keys."""
+        node = self._process("process-values", processor, returns, None, step, keeps_key=True)
+        return Stream(self.builder, node, self.key, None, self.has_new_key)
 
     # ---- through and into topics ----
 
@@ -241,6 +269,26 @@ class Stream:
         array = None if returns is None else f"ARRAY<{returns}>"
         changed = change(given, {}, array, kind.replace("-", "_"))
         return self.builder.add(FlatMap, kind, step, [self.node], change=changed, with_key=with_key)
+
+    def _process(
+        self,
+        kind: str,
+        processor: Processor | type[Processor],
+        returns: str,
+        returns_key: str | None,
+        step: str | None,
+        *,
+        keeps_key: bool,
+    ) -> Node:
+        made = processor() if isinstance(processor, type) else processor
+        if not isinstance(made, Processor):
+            raise TopologyError(caller(), f"{kind.replace('-', '_')} got {processor!r}: give a subclass of Processor")
+        if made.clock not in CLOCKS:
+            raise TopologyError(
+                caller(), f"{type(made).__name__}.clock is {made.clock!r}: use {' or '.join(map(repr, CLOCKS))}"
+            )
+        fields = {"processor": made, "returns": returns, "returns_key": returns_key, "keeps_key": keeps_key}
+        return self.builder.add(Process, kind, step, [self.node], **fields)
 
     def _check_key(self, repartition: bool, what: str) -> None:
         if self.has_new_key and not repartition:

@@ -28,19 +28,23 @@ from penstock.spark.planning import Planner
 from penstock.spark.reading import read_range
 from penstock.streams.application import Application
 from penstock.streams.engine.running import prepared
-from penstock.streams.nodes import Sink, Source
+from penstock.streams.nodes import Process, Sink, Source, is_keyed
+from penstock.streams.processors import WALL_CLOCK
 from penstock.streams.serdes import INT, LONG, TEXT, JsonSerde, Serde, WindowedSerde
+from penstock.streams.windows import Duration, milliseconds
 from penstock.testing.brokers import RunningBroker, broker
 
 _COLUMNS = ["key", "value", "offset", "timestamp"]
 _NUMBERS = {INT: ">i", LONG: ">q"}
 _SETTINGS = {
-    # State is small and soon gone: what is quick to open is best.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.pollingDelay": "100ms",  # what has nothing to do must not take the time of what has
+}
+
+_QUICK_STATE = {  # small and soon gone as it is; where a step is keyed, Spark wants RocksDB
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     ),
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.streaming.pollingDelay": "100ms",  # what has nothing to do must not take the time of what has
 }
 
 
@@ -63,9 +67,12 @@ class Windowed:
 
 
 class TopologyTestDriver:
-    """Runs an application for a test. All topics of the application have one partition."""
+    """Runs an application for a test. All topics of the application have one partition.
 
-    def __init__(self, application: Application, *, spark: Any = None) -> None:
+    The clock on the wall stands at `wall_clock`, in ms, until `advance_wall_clock` moves it.
+    """
+
+    def __init__(self, application: Application, *, spark: Any = None, wall_clock: int = 1) -> None:
         self._application = application
         self._topology = application.topology
         self._broker: RunningBroker = broker()
@@ -74,6 +81,8 @@ class TopologyTestDriver:
         self._queries: list[StreamingQuery] = []
         self._positions: dict[str, int] = {}
         self._has_news = False
+        self._wall_clock = wall_clock
+        self._clock_topic: str | None = None
 
     def __enter__(self) -> TopologyTestDriver:
         self._broker.start()
@@ -81,9 +90,14 @@ class TopologyTestDriver:
         self._sources: dict[str, Source] = sources
         self._sinks: dict[str, Sink] = {sink.topic: sink for sink in self._topology.sinks}
         with Admin(self._broker.bootstrap) as admin:
-            for topic in {**self._sources, **self._sinks}:
+            if any(isinstance(one, Process) and one.processor.clock == WALL_CLOCK for one in self._topology.steps):
+                self._clock_topic = f"{self._topology.application}-wall-clock"
+            for topic in {**self._sources, **self._sinks, **({self._clock_topic: None} if self._clock_topic else {})}:
                 admin.create_topic(topic, partitions=1, config={"retention.ms": "-1"})
         self._producer = Producer(self._broker.bootstrap)
+        if self._clock_topic:
+            self._tick()
+            self.advance()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -105,6 +119,20 @@ class TopologyTestDriver:
         )
         self._has_news = True
 
+    def advance_wall_clock(self, by: Duration) -> None:
+        """Move the clock on the wall, and let the application do what is due by then."""
+        if not self._clock_topic:
+            raise ConfigurationError("the application does not look at the wall: no processor has clock = WALL_CLOCK")
+        if self._has_news:
+            self.advance()
+        self._wall_clock += milliseconds(by, "by")
+        self._tick()
+        self.advance()
+
+    def _tick(self) -> None:
+        assert self._clock_topic is not None
+        self._producer.send(self._clock_topic, b"", timestamp=self._wall_clock)
+
     def advance(self) -> None:
         """Let the application take in what was piped, to the end."""
         self._producer.flush()
@@ -112,7 +140,12 @@ class TopologyTestDriver:
             settings = replace(self._application.settings, state_dir=self._folder.name)
             spark = self._spark or session("local[2]", log_level="OFF")
             around, queries = prepared(
-                self._topology, settings, self._broker.bootstrap, spark=spark, spark_settings=_SETTINGS
+                self._topology,
+                settings,
+                self._broker.bootstrap,
+                spark=spark,
+                spark_settings=_SETTINGS if any(map(is_keyed, self._topology.steps)) else _SETTINGS | _QUICK_STATE,
+                clock_topic=self._clock_topic,
             )
             for query in queries:
                 self._queries.append(query.start(around))

@@ -1,7 +1,8 @@
 """Topologies as Spark queries.
 
 Start at `running.py`: it makes internal topics, starts a query for each piece, and looks after them. `queries.py` makes
-a query of a piece; what single steps do to frames is in `steps.py`, `aggregating.py`, `folding.py` and `joining.py`,
-with `columns.py` for expressions, `forms.py` for bytes, and `records.py` for what all frames have in common.
+a query of a piece. What single steps do to frames is in `steps.py`, `aggregating.py`, `joining.py`, `enriching.py`; and
+on the state of `keyed.py` in `folding.py` and `processing.py`. `columns.py` is for expressions, `forms.py` for bytes,
+and `records.py` for what all frames have in common.
 The only part of streams that imports Spark.
 """

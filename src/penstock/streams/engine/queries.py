@@ -29,23 +29,41 @@ from penstock.streams.engine.enriching import enriched, newest
 from penstock.streams.engine.folding import folded
 from penstock.streams.engine.forms import Internal, form
 from penstock.streams.engine.joining import joined_streams, joined_tables
+from penstock.streams.engine.keyed import Clock
+from penstock.streams.engine.processing import processed
 from penstock.streams.engine.records import KEY_VALUE, records, visible
 from penstock.streams.engine.steps import applied
-from penstock.streams.nodes import Aggregate, Fold, Node, Peek, Sink, Source, StreamJoin, StreamTableJoin, TableJoin
+from penstock.streams.nodes import (
+    Aggregate,
+    Fold,
+    Node,
+    Peek,
+    Process,
+    Sink,
+    Source,
+    StreamJoin,
+    StreamTableJoin,
+    TableJoin,
+)
 from penstock.streams.pieces import Piece, Pieces, is_table
 from penstock.streams.places import TopologyError
+from penstock.streams.processors import WALL_CLOCK
 from penstock.streams.windows import FINAL
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where queries run: a session, the brokers, a folder for checkpoints, options for reading and for writing."""
+    """Where queries run: a session, the brokers, a folder for checkpoints, options for reading and for writing.
+
+    `clock_topic` is a topic whose records say what time it is, for tests; without it, the wall says it.
+    """
 
     spark: SparkSession
     bootstrap: str
     checkpoints: str
     reading: Mapping[str, str]
     writing: Mapping[str, Any]
+    clock_topic: str | None = None
 
 
 @dataclass(frozen=True)
@@ -226,26 +244,36 @@ class Compiler:
         made = dict(frames)
         for node in nodes:
             if node not in made:
-                made[node] = _done(node, [made[parent] for parent in node.parents], table)
+                made[node] = self._done(node, [made[parent] for parent in node.parents], table)
         return made
 
+    def _done(self, node: Node, frames: list[DataFrame], table: DataFrame | None) -> DataFrame:
+        try:
+            match node:
+                case Aggregate(computes=Fold()):
+                    return folded(node, frames)
+                case Aggregate():
+                    return aggregated(node, frames[0])
+                case Process():
+                    return processed(node, frames[0], self._clock(node))
+                case StreamJoin():
+                    return joined_streams(node, frames)
+                case StreamTableJoin():
+                    return enriched(node, frames, table)
+                case TableJoin():
+                    return joined_tables(node, frames)
+            return applied(node, frames)
+        except AnalysisException as error:
+            raise TopologyError(node.place, f"{node.name}: {_first_line(error)}") from error
 
-def _done(node: Node, frames: list[DataFrame], table: DataFrame | None) -> DataFrame:
-    try:
-        match node:
-            case Aggregate(computes=Fold()):
-                return folded(node, frames)
-            case Aggregate():
-                return aggregated(node, frames[0])
-            case StreamJoin():
-                return joined_streams(node, frames)
-            case StreamTableJoin():
-                return enriched(node, frames, table)
-            case TableJoin():
-                return joined_tables(node, frames)
-        return applied(node, frames)
-    except AnalysisException as error:
-        raise TopologyError(node.place, f"{node.name}: {_first_line(error)}") from error
+    def _clock(self, node: Process) -> Clock | None:
+        """The clock on the wall, for who goes by it. It ticks every second."""
+        if node.processor.clock != WALL_CLOCK:
+            return None
+        if self._around.clock_topic is not None:
+            return Clock(self._read([self._around.clock_topic]), f.lit(None))
+        ticks = self._around.spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+        return Clock(ticks, f.unix_millis(f.current_timestamp()))
 
 
 def _stamped(node: Source, frame: DataFrame) -> DataFrame:
@@ -268,7 +296,7 @@ def _check_written(node: Sink, frame: DataFrame, forms: tuple[Serde, Serde]) -> 
 
 
 def _output_mode(stateful: Node | None) -> str:
-    if isinstance(stateful, TableJoin):
+    if isinstance(stateful, (TableJoin, Process)):
         return "update"
     if isinstance(stateful, Aggregate):
         return "append" if stateful.window is not None and stateful.window.emit == FINAL else "update"

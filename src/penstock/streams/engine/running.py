@@ -76,6 +76,7 @@ def prepared(
     spark_settings: Mapping[str, str] | None = None,
     reading: Mapping[str, str] | None = None,
     writing: Mapping[str, Any] | None = None,
+    clock_topic: str | None = None,
 ) -> tuple[Surroundings, list[Query]]:
     """The queries of an application, in an order in which they can be started."""
     pieces = cut(topology)
@@ -88,7 +89,7 @@ def prepared(
     for name, value in (_SPARK_SETTINGS | dict(spark_settings or {})).items():
         spark.conf.set(name, value)
     checkpoints = str(Path(settings.state_dir).absolute() / settings.application_id)
-    around = Surroundings(spark, bootstrap, checkpoints, reading or {}, writing or {})
+    around = Surroundings(spark, bootstrap, checkpoints, reading or {}, writing or {}, clock_topic)
     return around, Compiler(pieces, around).queries()
 
 
