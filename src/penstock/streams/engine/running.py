@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
@@ -21,10 +21,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.client.admin import Admin
 from penstock.client.errors import ConfigurationError, PenstockError
 from penstock.spark import session
+from penstock.spark.query_progress import progress
 from penstock.streams.application import Settings
 from penstock.streams.engine.queries import Compiler, Query, Surroundings
+from penstock.streams.engine.storing import changelogs
 from penstock.streams.nodes import Node, Source
 from penstock.streams.pieces import Pieces, cut
+from penstock.streams.stores.follower import Stores
+from penstock.streams.stores.http import HOST, StoreServer
+from penstock.streams.stores.store import Store
 from penstock.streams.topology import Topology
 
 logger = logging.getLogger(__name__)
@@ -53,11 +58,18 @@ def run(topology: Topology, settings: Settings, bootstrap: str, **options: Any) 
 
     Options: `spark`, the session to use; `trigger`, what Spark's `trigger` takes, as in {"processingTime": "1 second"};
     `reading`, options of the source for all queries; `writing`, arguments of `write_stream`, as in
-    {"compression": "zstd"}.
+    {"compression": "zstd"}; `http`, where stores answer, as in "127.0.0.1:8080" (None: nowhere, else any free port).
     """
-    trigger = options.pop("trigger", None)
+    trigger, http = options.pop("trigger", None), options.pop("http", f"{HOST}:0")
     around, queries = prepared(topology, settings, bootstrap, **options)
-    return RunningApplication(settings.application_id, queries, around, trigger)
+    with ExitStack() as parts:
+        stores = parts.enter_context(opened_stores(cut(topology), queries, settings, bootstrap))
+        running = RunningApplication(settings.application_id, queries, around, trigger, stores)
+        parts.callback(running.stop_queries)
+        running.serve(http)
+        parts.pop_all()
+        running.look_after()
+    return running
 
 
 def catch_up(topology: Topology, settings: Settings, bootstrap: str, **options: Any) -> None:
@@ -79,7 +91,7 @@ def prepared(
 ) -> tuple[Surroundings, list[Query]]:
     """The queries of an application, in an order in which they can be started."""
     pieces = cut(topology)
-    if not pieces.pieces:
+    if not pieces.pieces and not topology.stores:
         raise ConfigurationError(
             f"application {topology.application} does nothing: end a stream with to() or for_each()"
         )
@@ -87,8 +99,7 @@ def prepared(
     spark = (spark or session(app=settings.application_id)).newSession()  # with settings of its own
     for name, value in (_SPARK_SETTINGS | dict(spark_settings or {})).items():
         spark.conf.set(name, value)
-    checkpoints = str(Path(settings.state_dir).absolute() / settings.application_id)
-    around = Surroundings(spark, bootstrap, checkpoints, reading or {}, writing or {})
+    around = Surroundings(spark, bootstrap, str(settings.folder), reading or {}, writing or {})
     return around, Compiler(pieces, around).queries()
 
 
@@ -111,6 +122,12 @@ def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -
                 )
 
 
+def opened_stores(pieces: Pieces, queries: list[Query], settings: Settings, bootstrap: str) -> Stores:
+    """The stores of an application, which follow their topics from now on."""
+    client_id = f"{settings.client_id or settings.application_id}-stores"
+    return Stores(changelogs(pieces, queries), bootstrap, settings.folder / "stores", client_id)
+
+
 @dataclass
 class _Supervised:
     """A query and how it is doing."""
@@ -126,16 +143,25 @@ class RunningApplication:
     """An application that runs. Use it as a context manager, or call `stop`."""
 
     def __init__(
-        self, name: str, queries: list[Query], around: Surroundings, trigger: Mapping[str, Any] | None
+        self, name: str, queries: list[Query], around: Surroundings, trigger: Mapping[str, Any] | None, stores: Stores
     ) -> None:
         self.name = name
         self._around = around
         self._trigger = trigger
+        self._stores = stores
+        self._server: StoreServer | None = None
         self._failure: ApplicationFailed | None = None
         self._is_stopping = threading.Event()
         self._has_ended = threading.Event()
         self._supervised = [_Supervised(one, _begun(one, around, trigger), time.monotonic()) for one in queries]
         self._thread = threading.Thread(target=self._supervise, name=f"supervise-{name}", daemon=True)
+
+    def serve(self, address: str | None) -> None:
+        """Let stores be asked over HTTP."""
+        self._server = None if address is None else StoreServer(self._stores, self.status, address)
+
+    def look_after(self) -> None:
+        """Begin to look after the queries."""
         self._thread.start()
 
     def __enter__(self) -> RunningApplication:
@@ -151,6 +177,23 @@ class RunningApplication:
         """Spark's queries, as for `penstock.spark.watch`."""
         return [one.running for one in self._supervised]
 
+    @property
+    def http(self) -> str | None:
+        """Where stores answer over HTTP, as host:port."""
+        return None if self._server is None else self._server.address
+
+    def store(self, name: str) -> Store:
+        """A table that was given a name with `table.store(name)`, to be asked for its rows."""
+        return self._stores[name]
+
+    def status(self) -> dict[str, Any]:
+        """How the application is doing: its queries after their last batches, and its stores."""
+        return {
+            "application": self.name,
+            "queries": [_doing(one) for one in self._supervised],
+            "stores": {name: asdict(self._stores[name].standing) for name in self._stores.names},
+        }
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it has ended; returns whether it has. Raises what it failed with."""
         has_ended = self._has_ended.wait(timeout)
@@ -163,6 +206,11 @@ class RunningApplication:
         self._is_stopping.set()
         self._thread.join()
 
+    def stop_queries(self) -> None:
+        """Stop what Spark does."""
+        for one in self._supervised:
+            one.running.stop()
+
     def _supervise(self) -> None:
         try:
             while not self._is_stopping.wait(_POLL_S):
@@ -171,8 +219,10 @@ class RunningApplication:
         except ApplicationFailed as failure:
             self._failure = failure
         finally:
-            for one in self._supervised:
-                one.running.stop()
+            self.stop_queries()
+            if self._server is not None:
+                self._server.close()
+            self._stores.close()
             self._has_ended.set()
 
     def _look_after(self, one: _Supervised) -> None:
@@ -200,6 +250,13 @@ def _begun(query: Query, around: Surroundings, trigger: Mapping[str, Any] | None
     while running.isActive and running.status["message"].startswith("Initializing"):
         time.sleep(_POLL_S / 4)
     return running
+
+
+def _doing(one: _Supervised) -> dict[str, Any]:
+    """What there is to say about a query."""
+    name, now = one.query.piece.name, progress(one.running)
+    known = asdict(now) if now is not None else {"query": name}
+    return {**known, "is_running": one.running.isActive, "failures": one.failures}
 
 
 def _read_for(node: Node, pieces: Pieces) -> list[str]:
