@@ -4,7 +4,7 @@ Building: start at `application.py`, then `stream.py`, `grouped.py` and `table.p
 `nodes.py`; `expressions.py`, `changes.py`, `windows.py` and `serdes.py` are what nodes are made of, `places.py` is the
 user's file and line, `values.py` what bytes are in Python. `topology.py` checks, `pieces.py` cuts into queries,
 `describe.py` and `draw.py` show. None of that knows Spark. Asking tables: `stores/`, which needs no Spark either.
-Running: `engine/`.
+Running: `engine/`. `presence.py` says who runs, `shape.py` what an application was when it ran, `resetting.py` forgets.
 Imports the client; `engine` also the pipeline on Spark. Nothing imports it but what people run.
 """
 

@@ -76,6 +76,10 @@ class Pieces:
             found |= {parent} if is_cut else self.needed_for(parent)
         return found
 
+    def topics_of(self, node: Node) -> list[str]:
+        """What is read for an input of a piece."""
+        return list(node.topics) if isinstance(node, Source) else [self.internal[node].name]
+
     def changelog(self, store: Store) -> str:
         """The topic that says what is in a store."""
         (table,) = store.parents

@@ -25,8 +25,9 @@ from penstock.spark.query_progress import progress
 from penstock.streams.application import Settings
 from penstock.streams.engine.queries import Compiler, Query, Surroundings
 from penstock.streams.engine.storing import changelogs
-from penstock.streams.nodes import Node, Source
 from penstock.streams.pieces import Pieces, cut
+from penstock.streams.presence import Presence
+from penstock.streams.shape import save, shape_of
 from penstock.streams.stores.follower import Stores
 from penstock.streams.stores.http import HOST, StoreServer
 from penstock.streams.stores.store import Store
@@ -61,22 +62,24 @@ def run(topology: Topology, settings: Settings, bootstrap: str, **options: Any) 
     {"compression": "zstd"}; `http`, where stores answer, as in "127.0.0.1:8080" (None: nowhere, else any free port).
     """
     trigger, http = options.pop("trigger", None), options.pop("http", f"{HOST}:0")
-    around, queries = prepared(topology, settings, bootstrap, **options)
     with ExitStack() as parts:
+        presence = parts.enter_context(Presence.claim(settings.folder, settings.application_id, bootstrap))
+        around, queries = prepared(topology, settings, bootstrap, **options)
         stores = parts.enter_context(opened_stores(cut(topology), queries, settings, bootstrap))
         running = RunningApplication(settings.application_id, queries, around, trigger, stores)
         parts.callback(running.stop_queries)
-        running.serve(http)
-        parts.pop_all()
-        running.look_after()
+        if http is not None:
+            presence.tell_http(running.serve(http, parts))
+        running.look_after(parts.pop_all())
     return running
 
 
 def catch_up(topology: Topology, settings: Settings, bootstrap: str, **options: Any) -> None:
     """Run an application over all that is there, and return when it is done. Options are as in `run`."""
-    around, queries = prepared(topology, settings, bootstrap, **options)
-    for query in queries:  # one after the other: each reads what those before it have written
-        query.start(around, {"availableNow": True}).awaitTermination()
+    with Presence.claim(settings.folder, settings.application_id, bootstrap):
+        around, queries = prepared(topology, settings, bootstrap, **options)
+        for query in queries:  # one after the other: each reads what those before it have written
+            query.start(around, {"availableNow": True}).awaitTermination()
 
 
 def prepared(
@@ -100,7 +103,9 @@ def prepared(
     for name, value in (_SPARK_SETTINGS | dict(spark_settings or {})).items():
         spark.conf.set(name, value)
     around = Surroundings(spark, bootstrap, str(settings.folder), reading or {}, writing or {})
-    return around, Compiler(pieces, around).queries()
+    queries = Compiler(pieces, around).queries()
+    save(shape_of(pieces, bootstrap), settings.folder)
+    return around, queries
 
 
 def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -> None:
@@ -108,7 +113,7 @@ def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -
     with Admin(bootstrap, client_id=settings.client_id or f"{settings.application_id}-admin") as admin:
         counts = {topic.name: len(topic.partitions) for topic in admin.describe_topics()}
         for piece in pieces.pieces:
-            widest = max(counts.get(name, 1) for node in piece.inputs for name in _read_for(node, pieces))
+            widest = max(counts.get(name, 1) for node in piece.inputs for name in pieces.topics_of(node))
             for node in piece.outputs:
                 topic = pieces.internal.get(node)
                 if topic is None or topic.name in counts:
@@ -149,19 +154,24 @@ class RunningApplication:
         self._around = around
         self._trigger = trigger
         self._stores = stores
-        self._server: StoreServer | None = None
+        self._parts = ExitStack()
+        self.http: str | None = None  # where stores answer, as host:port
         self._failure: ApplicationFailed | None = None
         self._is_stopping = threading.Event()
         self._has_ended = threading.Event()
         self._supervised = [_Supervised(one, _begun(one, around, trigger), time.monotonic()) for one in queries]
         self._thread = threading.Thread(target=self._supervise, name=f"supervise-{name}", daemon=True)
 
-    def serve(self, address: str | None) -> None:
-        """Let stores be asked over HTTP."""
-        self._server = None if address is None else StoreServer(self._stores, self.status, address)
+    def serve(self, address: str, parts: ExitStack) -> str:
+        """Let stores be asked over HTTP; returns where."""
+        server = StoreServer(self._stores, self.status, address)
+        parts.callback(server.close)
+        self.http = server.address
+        return server.address
 
-    def look_after(self) -> None:
-        """Begin to look after the queries."""
+    def look_after(self, parts: ExitStack) -> None:
+        """Begin to look after the queries, and in the end after all parts of the application."""
+        self._parts = parts
         self._thread.start()
 
     def __enter__(self) -> RunningApplication:
@@ -176,11 +186,6 @@ class RunningApplication:
     def queries(self) -> list[StreamingQuery]:
         """Spark's queries, as for `penstock.spark.watch`."""
         return [one.running for one in self._supervised]
-
-    @property
-    def http(self) -> str | None:
-        """Where stores answer over HTTP, as host:port."""
-        return None if self._server is None else self._server.address
 
     def store(self, name: str) -> Store:
         """A table that was given a name with `table.store(name)`, to be asked for its rows."""
@@ -219,11 +224,10 @@ class RunningApplication:
         except ApplicationFailed as failure:
             self._failure = failure
         finally:
-            self.stop_queries()
-            if self._server is not None:
-                self._server.close()
-            self._stores.close()
-            self._has_ended.set()
+            try:
+                self._parts.close()
+            finally:
+                self._has_ended.set()
 
     def _look_after(self, one: _Supervised) -> None:
         """Start a query again that has failed, but not at once."""
@@ -257,7 +261,3 @@ def _doing(one: _Supervised) -> dict[str, Any]:
     name, now = one.query.piece.name, progress(one.running)
     known = asdict(now) if now is not None else {"query": name}
     return {**known, "is_running": one.running.isActive, "failures": one.failures}
-
-
-def _read_for(node: Node, pieces: Pieces) -> list[str]:
-    return list(node.topics) if isinstance(node, Source) else [pieces.internal[node].name]
