@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from penstock.cli import broker, cluster, config, consume, group, log, perf, produce, profile, topic, txn
+from penstock.cli import broker, cluster, config, consume, group, log, perf, produce, profile, stream, topic, txn
 from penstock.cli.mistakes import report
 
 _ABOUT = """An event-streaming platform that speaks Kafka's protocol and feeds Spark.
@@ -60,6 +60,7 @@ def run_broker(context: typer.Context) -> None:
     raise typer.Exit(broker.main(context.args))
 
 
+app.add_typer(stream.group, name="stream", rich_help_panel=_MACHINE)
 app.add_typer(log.group, name="log", rich_help_panel=_MACHINE)
 app.add_typer(profile.group, name="profile", rich_help_panel=_MACHINE)
 

@@ -46,6 +46,10 @@ class Output:
     def json(self, value: Any) -> None:
         print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
+    def line(self, value: Any) -> None:
+        """A JSON value in a line of its own, at once."""
+        print(json.dumps(value, ensure_ascii=False, default=str), flush=True)
+
     def heading(self, text: str) -> None:
         if not self.as_json:
             print(text)

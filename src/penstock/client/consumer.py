@@ -152,7 +152,7 @@ class Consumer:
         self._uncommitted: Positions = {}
         self._unstored: Positions = {}
         self._revoked: set[TopicPartition] = set()
-        self._at_end: set[TopicPartition] = set()
+        self._at_end: dict[TopicPartition, int] = {}
         self._starting: dict[TopicPartition, int] | None = None
         self._errors: list[PenstockError] = []
         self._is_stopped = False
@@ -319,7 +319,7 @@ class Consumer:
             records = [record for record in records if (record.topic, record.partition) not in gone]
         if self._stops_at_end:
             for record in records:
-                self._at_end.discard(TopicPartition(record.topic, record.partition))
+                self._at_end.pop(TopicPartition(record.topic, record.partition), None)
         for message in errors:
             self._note_error(message, records)
         if not records and self._errors:
@@ -332,7 +332,7 @@ class Consumer:
             partition = TopicPartition(message.topic(), message.partition())
             later = any((one.topic, one.partition) == partition and one.offset >= message.offset() for one in records)
             if not later:
-                self._at_end.add(partition)
+                self._at_end[partition] = message.offset()
         elif error.code() == KafkaError._MAX_POLL_EXCEEDED:
             logger.warning("%s; the group gave this consumer's partitions to others", error.str())
         else:
@@ -379,7 +379,7 @@ class Consumer:
         self._prefetch.take_out(chosen)
         for partition in chosen:
             self._held.pop(partition, None)
-            self._at_end.discard(partition)
+            self._at_end.pop(partition, None)
             for positions in (self._positions, self._uncommitted, self._unstored):
                 positions.pop(partition, None)
 
@@ -549,6 +549,13 @@ class Consumer:
         """How many offsets each assigned partition has that were not handed over."""
         return {one: max(self.watermarks(one)[1] - self.position(one), 0) for one in self.assignment()}
 
+    def ends(self) -> dict[TopicPartition, int]:
+        """Of the partitions that were fetched to their end, the offset there. Known with `stop_at_end` only.
+
+        It is beyond the last record where a transaction's marker comes after it.
+        """
+        return dict(self._at_end)
+
     def group_metadata(self) -> Any:
         """Who this consumer is in its group, as transactions need it."""
         return self._rdkafka.consumer_group_metadata()
@@ -575,7 +582,7 @@ class Consumer:
         self._prefetch.forget_finished()
         self._prefetch.take_out({wanted})
         self._held.pop(wanted, None)
-        self._at_end.discard(wanted)
+        self._at_end.pop(wanted, None)
         self._seek_when_fetching(wanted, offset)
         self._positions[wanted] = self._uncommitted[wanted] = offset
         if self._auto_commits:

@@ -2,8 +2,10 @@
 
 Building: start at `application.py`, then `stream.py`, `grouped.py` and `table.py`, what users call. They record frozen
 `nodes.py`; `expressions.py`, `changes.py`, `windows.py`, `processors.py` and `serdes.py` are what nodes are made of,
-`places.py` is the user's file and line. `topology.py` checks, `pieces.py` cuts into queries, `describe.py` and
-`draw.py` show. None of that knows Spark. Running: `engine/`. Tests of users: `testing.py`.
+`places.py` is the user's file and line, `values.py` what bytes are in Python. `topology.py` checks, `pieces.py` cuts
+into queries, `describe.py` and `draw.py` show. None of that knows Spark. Asking tables: `stores/`, which needs no Spark
+either. Running: `engine/`. `presence.py` says who runs, `shape.py` what an application was when it ran, `resetting.py`
+forgets.
 Imports the client; `engine` also the pipeline on Spark. Nothing imports it but what people run.
 """
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.streams.describe import described
@@ -34,6 +35,11 @@ class Settings:
     replication_factor: int = 1
     state_dir: str = "penstock-streams"
     client_id: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where all that the application keeps is: checkpoints, by the names of queries, and stores."""
+        return Path(self.state_dir).absolute() / self.application_id
 
 
 class Builder:

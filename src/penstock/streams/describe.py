@@ -15,6 +15,8 @@ def described(topology: Topology) -> str:
     lines = [f"Application {topology.application}"]
     for number, piece in enumerate(pieces.pieces):
         lines += ["", *_of_piece(number, piece, pieces)]
+    if topology.stores:
+        lines += ["", "Stores", *(f"  {one.store}: {pieces.changelog(one)}" for one in topology.stores)]
     return "\n".join(lines) + "\n"
 
 

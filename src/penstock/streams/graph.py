@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.streams.nodes import Node, Sink, Source
+from penstock.streams.nodes import Node, Sink, Source, Store
 from penstock.streams.pieces import Pieces, cut
 from penstock.streams.topology import Topology
 
@@ -42,7 +42,7 @@ def graph_of(topology: Topology) -> Graph:
     used = {node for piece in pieces.pieces for node in pieces.members(piece)}
     graph = Graph()
     for node in topology.steps:
-        if node in used:
+        if node in used or isinstance(node, Store):
             _add(graph, node, pieces)
     return graph
 
@@ -63,7 +63,8 @@ def _vertices(graph: Graph, node: Node) -> list[int]:
         return [graph.vertex(TOPIC, topic, detail) for topic in node.topics]
     if isinstance(node, Sink):
         return [graph.vertex(TOPIC, node.topic, f"{node.key}, {node.value}")]
-    return [graph.vertex(STORE if node.has_state else STEP, node.name, node.detail)]
+    is_store = node.has_state or isinstance(node, Store)
+    return [graph.vertex(STORE if is_store else STEP, node.name, node.detail)]
 
 
 def _internal(graph: Graph, node: Node, pieces: Pieces) -> int:

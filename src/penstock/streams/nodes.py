@@ -146,6 +146,17 @@ class Sink(Node):
         return f"{self.topic} ({self.key}, {self.value})"
 
 
+@dataclass(frozen=True, eq=False)
+class Store(Node):
+    """A table that can be asked for its rows, under a name."""
+
+    store: str
+
+    @property
+    def detail(self) -> str:
+        return f"queryable as {self.store}"
+
+
 # ---- what an aggregation computes ----
 
 

@@ -1,7 +1,8 @@
 """Cutting a topology into pieces, each of which one Spark query can run. Pure.
 
 A piece has at most one step with state. Where a step with state follows another, where streams of different pieces are
-merged, and where the user asked for it, records go through an internal topic.
+merged, and where the user asked for it, records go through an internal topic. A table that is stored is in one, too,
+unless the topic that it is read from serves as well.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from penstock.streams.nodes import (
     Peek,
     Sink,
     Source,
+    Store,
     TableJoin,
     Through,
     ToTable,
 )
+from penstock.streams.serdes import CustomSerde, WindowedSerde
 from penstock.streams.topology import Topology
 
 
@@ -73,6 +76,18 @@ class Pieces:
             found |= {parent} if is_cut else self.needed_for(parent)
         return found
 
+    def topics_of(self, node: Node) -> list[str]:
+        """What is read for an input of a piece."""
+        return list(node.topics) if isinstance(node, Source) else [self.internal[node].name]
+
+    def changelog(self, store: Store) -> str:
+        """The topic that says what is in a store."""
+        (table,) = store.parents
+        if table in self.internal:
+            return self.internal[table].name
+        assert isinstance(table, Source)
+        return table.topics[0]
+
     def members(self, piece: Piece) -> list[Node]:
         """The steps of a piece, parents first. A step without state may be in several."""
         found = set(piece.outputs)
@@ -91,7 +106,16 @@ def is_table(node: Node) -> bool:
 
 def is_end(node: Node) -> bool:
     """Whether nothing can come after a step, which makes it worth running."""
-    return isinstance(node, Sink) or (isinstance(node, Peek) and node.is_end)
+    return isinstance(node, (Sink, Store)) or (isinstance(node, Peek) and node.is_end)
+
+
+def is_its_topic(table: Node) -> bool:
+    """Whether a table is just what its topic says, in bytes that can be read without Spark."""
+    return (
+        isinstance(table, Source)
+        and table.timestamp is None
+        and not any(isinstance(serde, (CustomSerde, WindowedSerde)) for serde in (table.key, table.value))
+    )
 
 
 def cut(topology: Topology) -> Pieces:
@@ -100,7 +124,7 @@ def cut(topology: Topology) -> Pieces:
     anchors, cuts = _anchors(used)
     written = dict.fromkeys(parent for node in used for parent in node.parents if (parent, node) in cuts)
     internal = {node: _internal(topology.application, node) for node in written}
-    outputs = [node for node in used if is_end(node) or node in internal]
+    outputs = [node for node in used if (is_end(node) and not isinstance(node, Store)) or node in internal]
     groups: list[tuple[Node | None, list[Node], list[Node]]] = []  # step with state, inputs, outputs
     for output in outputs:
         inputs = _inputs(output, cuts)
@@ -133,7 +157,8 @@ def _anchors(nodes: list[Node]) -> tuple[dict[Node, Node | None], set[tuple[Node
         before = {anchors[parent] for parent in node.parents}
         for parent in node.parents:
             must_be_read_anew = node.has_state or (isinstance(node, Merge) and len(before) > 1)
-            if isinstance(parent, Through) or (must_be_read_anew and anchors[parent] is not None):
+            is_stored = isinstance(node, Store) and not is_its_topic(parent)
+            if isinstance(parent, Through) or (must_be_read_anew and anchors[parent] is not None) or is_stored:
                 cuts.add((parent, node))
         left = [anchors[parent] for parent in node.parents if (parent, node) not in cuts]
         anchors[node] = node if node.has_state else next(iter(left), None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.streams.changes import change, condition, joined
-from penstock.streams.nodes import INNER, LEFT, OUTER, Aggregate, Filter, Map, Node, TableJoin, ToStream
+from penstock.streams.nodes import INNER, LEFT, OUTER, Aggregate, Filter, Map, Node, Store, TableJoin, ToStream
 from penstock.streams.places import TopologyError, caller
 from penstock.streams.serdes import Serde, common_key
 from penstock.streams.stream import Stream
@@ -44,6 +44,11 @@ class Table:
     def to_stream(self, *, step: str | None = None) -> Stream:
         """The table's changes, as a stream."""
         return Stream(self.builder, self.builder.add(ToStream, "to-stream", step, [self.node]), self.key, self.value)
+
+    def store(self, name: str) -> Table:
+        """Let the table's rows be asked for under a name, while the application runs; returns the table."""
+        self.builder.add(Store, "store", f"store-{name}", [self.node], store=name)
+        return self
 
     def suppress(self, *, step: str | None = None) -> Table:
         """Of a windowed result, only what is final: one row per key and window, when the window is closed."""

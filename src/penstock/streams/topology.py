@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.streams.nodes import Node, Sink, Source
+from penstock.streams.nodes import Node, Sink, Source, Store
 from penstock.streams.places import TopologyError
 
 
@@ -22,6 +22,10 @@ class Topology:
     @property
     def sinks(self) -> list[Sink]:
         return [one for one in self.steps if isinstance(one, Sink)]
+
+    @property
+    def stores(self) -> list[Store]:
+        return [one for one in self.steps if isinstance(one, Store)]
 
 
 def checked(topology: Topology) -> Topology:

@@ -10,8 +10,6 @@ same sink. `TopologyTestDriver` is the name that Kafka Streams has for it.
 
 from __future__ import annotations
 
-import json
-import struct
 import tempfile
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,22 +18,27 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.admin import Admin
-from penstock.client.errors import ConfigurationError
+from penstock.client.errors import ConfigurationError, PenstockError
 from penstock.client.producer import Producer
 from penstock.spark import session
 from penstock.spark.options import parse
 from penstock.spark.planning import Planner
 from penstock.spark.reading import read_range
 from penstock.streams.application import Application
-from penstock.streams.engine.running import prepared
+from penstock.streams.engine.running import opened_stores, prepared
 from penstock.streams.nodes import Process, Sink, Source, is_keyed
+from penstock.streams.pieces import cut
 from penstock.streams.processors import WALL_CLOCK
-from penstock.streams.serdes import INT, LONG, TEXT, JsonSerde, Serde, WindowedSerde
+from penstock.streams.stores.follower import Stores
+from penstock.streams.stores.store import Store
+from penstock.streams.values import Windowed, from_bytes, to_bytes
 from penstock.streams.windows import Duration, milliseconds
 from penstock.testing.brokers import RunningBroker, broker
 
+__all__ = ["Output", "TopologyTestDriver", "Windowed"]
+
 _COLUMNS = ["key", "value", "offset", "timestamp"]
-_NUMBERS = {INT: ">i", LONG: ">q"}
+_TIMEOUT_S = 30.0
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.streaming.pollingDelay": "100ms",  # what has nothing to do must not take the time of what has
@@ -57,15 +60,6 @@ class Output:
     timestamp: int
 
 
-@dataclass(frozen=True)
-class Windowed:
-    """The key of a windowed result, with the window's start (and the end of a session) in ms."""
-
-    key: Any
-    start: int
-    end: int | None = None
-
-
 class TopologyTestDriver:
     """Runs an application for a test. All topics of the application have one partition.
 
@@ -79,6 +73,7 @@ class TopologyTestDriver:
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
         self._spark = spark
         self._queries: list[StreamingQuery] = []
+        self._stores: Stores | None = None
         self._positions: dict[str, int] = {}
         self._has_news = False
         self._wall_clock = wall_clock
@@ -103,6 +98,8 @@ class TopologyTestDriver:
     def __exit__(self, *exc_info: object) -> None:
         for running in self._queries:
             running.stop()
+        if self._stores is not None:
+            self._stores.close()
         self._producer.close()
         self._broker.stop()
         self._folder.cleanup()
@@ -136,7 +133,7 @@ class TopologyTestDriver:
     def advance(self) -> None:
         """Let the application take in what was piped, to the end."""
         self._producer.flush()
-        if not self._queries:
+        if self._stores is None:
             settings = replace(self._application.settings, state_dir=self._folder.name)
             spark = self._spark or session("local[2]", log_level="OFF")
             around, queries = prepared(
@@ -150,6 +147,7 @@ class TopologyTestDriver:
             for query in queries:
                 self._queries.append(query.start(around))
                 self._queries[-1].processAllAvailable()
+            self._stores = opened_stores(cut(self._topology), queries, settings, self._broker.bootstrap)
         for running in self._queries:  # in the order in which records go through
             running.processAllAvailable()
         self._has_news = False
@@ -159,8 +157,7 @@ class TopologyTestDriver:
         sink = self._sinks.get(topic)
         if sink is None:
             raise ConfigurationError(f"the application does not write {topic}: it writes {', '.join(self._sinks)}")
-        if self._has_news or not self._queries:
-            self.advance()
+        self._maybe_advance()
         written = [row for row in self._rows(topic) if row["offset"] >= self._positions.get(topic, 0)]
         if written:
             self._positions[topic] = written[-1]["offset"] + 1
@@ -168,6 +165,21 @@ class TopologyTestDriver:
             Output(from_bytes(sink.key, row["key"]), from_bytes(sink.value, row["value"]), _ms(row["timestamp"]))
             for row in written
         ]
+
+    def store(self, name: str) -> Store:
+        """A store of the application, with all in it that was piped."""
+        self._maybe_advance()
+        assert self._stores is not None
+        store = self._stores[name]
+        with Admin(self._broker.bootstrap) as admin:
+            ends = admin.topic_offsets(store.topic, read_committed=True)
+        if not self._stores.wait_for({partition: end.offset for partition, end in ends.items()}, _TIMEOUT_S):
+            raise PenstockError(f"store {name} does not get to the end of {store.topic}: {store.standing}")
+        return store
+
+    def _maybe_advance(self) -> None:
+        if self._has_news or self._stores is None:
+            self.advance()
 
     def _rows(self, topic: str) -> list[dict[str, Any]]:
         """All committed records of a topic, read as Spark's tasks read them."""
@@ -196,33 +208,3 @@ class TopologyTestDriver:
 
 def _ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
-
-
-def to_bytes(serde: Serde, value: Any) -> bytes | None:
-    """A Python value as a serde writes it."""
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(serde, JsonSerde):
-        return json.dumps(value).encode()
-    if serde in _NUMBERS:
-        return struct.pack(_NUMBERS[serde], value)
-    if serde == TEXT:
-        return str(value).encode()
-    raise ConfigurationError(f"{value!r} cannot be written as {serde}: give bytes")
-
-
-def from_bytes(serde: Serde, content: bytes | None) -> Any:
-    """What bytes mean in Python; of a serde that is not known here, the bytes."""
-    if content is None:
-        return None
-    if isinstance(serde, WindowedSerde):
-        times = 16 if serde.is_session else 8
-        numbers = struct.unpack(f">{times // 8}q", content[-times:])
-        return Windowed(
-            from_bytes(serde.inner, content[:-times]), numbers[-1], numbers[0] if serde.is_session else None
-        )
-    if isinstance(serde, JsonSerde):
-        return json.loads(content)
-    if serde in _NUMBERS:
-        return struct.unpack(_NUMBERS[serde], content)[0]
-    return content.decode() if serde == TEXT else content

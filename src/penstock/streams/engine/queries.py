@@ -197,7 +197,7 @@ class Compiler:
 
     def _topics_of(self, node: Node) -> list[str]:
         """What is read for an input of a piece."""
-        return list(node.topics) if isinstance(node, Source) else [self._pieces.internal[node].name]
+        return self._pieces.topics_of(node)
 
     def _read(self, topics: list[str]) -> DataFrame:
         options = {**self._options(topics), **self._around.reading}

@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
@@ -21,10 +21,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.client.admin import Admin
 from penstock.client.errors import ConfigurationError, PenstockError
 from penstock.spark import session
+from penstock.spark.query_progress import progress
 from penstock.streams.application import Settings
 from penstock.streams.engine.queries import Compiler, Query, Surroundings
-from penstock.streams.nodes import Node, Source
+from penstock.streams.engine.storing import changelogs
 from penstock.streams.pieces import Pieces, cut
+from penstock.streams.presence import Presence
+from penstock.streams.shape import save, shape_of
+from penstock.streams.stores.follower import Stores
+from penstock.streams.stores.http import HOST, StoreServer
+from penstock.streams.stores.store import Store
 from penstock.streams.topology import Topology
 
 logger = logging.getLogger(__name__)
@@ -53,18 +59,27 @@ def run(topology: Topology, settings: Settings, bootstrap: str, **options: Any) 
 
     Options: `spark`, the session to use; `trigger`, what Spark's `trigger` takes, as in {"processingTime": "1 second"};
     `reading`, options of the source for all queries; `writing`, arguments of `write_stream`, as in
-    {"compression": "zstd"}.
+    {"compression": "zstd"}; `http`, where stores answer, as in "127.0.0.1:8080" (None: nowhere, else any free port).
     """
-    trigger = options.pop("trigger", None)
-    around, queries = prepared(topology, settings, bootstrap, **options)
-    return RunningApplication(settings.application_id, queries, around, trigger)
+    trigger, http = options.pop("trigger", None), options.pop("http", f"{HOST}:0")
+    with ExitStack() as parts:
+        presence = parts.enter_context(Presence.claim(settings.folder, settings.application_id, bootstrap))
+        around, queries = prepared(topology, settings, bootstrap, **options)
+        stores = parts.enter_context(opened_stores(cut(topology), queries, settings, bootstrap))
+        running = RunningApplication(settings.application_id, queries, around, trigger, stores)
+        parts.callback(running.stop_queries)
+        if http is not None:
+            presence.tell_http(running.serve(http, parts))
+        running.look_after(parts.pop_all())
+    return running
 
 
 def catch_up(topology: Topology, settings: Settings, bootstrap: str, **options: Any) -> None:
     """Run an application over all that is there, and return when it is done. Options are as in `run`."""
-    around, queries = prepared(topology, settings, bootstrap, **options)
-    for query in queries:  # one after the other: each reads what those before it have written
-        query.start(around, {"availableNow": True}).awaitTermination()
+    with Presence.claim(settings.folder, settings.application_id, bootstrap):
+        around, queries = prepared(topology, settings, bootstrap, **options)
+        for query in queries:  # one after the other: each reads what those before it have written
+            query.start(around, {"availableNow": True}).awaitTermination()
 
 
 def prepared(
@@ -80,7 +95,7 @@ def prepared(
 ) -> tuple[Surroundings, list[Query]]:
     """The queries of an application, in an order in which they can be started."""
     pieces = cut(topology)
-    if not pieces.pieces:
+    if not pieces.pieces and not topology.stores:
         raise ConfigurationError(
             f"application {topology.application} does nothing: end a stream with to() or for_each()"
         )
@@ -88,9 +103,10 @@ def prepared(
     spark = (spark or session(app=settings.application_id)).newSession()  # with settings of its own
     for name, value in (_SPARK_SETTINGS | dict(spark_settings or {})).items():
         spark.conf.set(name, value)
-    checkpoints = str(Path(settings.state_dir).absolute() / settings.application_id)
-    around = Surroundings(spark, bootstrap, checkpoints, reading or {}, writing or {}, clock_topic)
-    return around, Compiler(pieces, around).queries()
+    around = Surroundings(spark, bootstrap, str(settings.folder), reading or {}, writing or {}, clock_topic)
+    queries = Compiler(pieces, around).queries()
+    save(shape_of(pieces, bootstrap), settings.folder)
+    return around, queries
 
 
 def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -> None:
@@ -98,7 +114,7 @@ def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -
     with Admin(bootstrap, client_id=settings.client_id or f"{settings.application_id}-admin") as admin:
         counts = {topic.name: len(topic.partitions) for topic in admin.describe_topics()}
         for piece in pieces.pieces:
-            widest = max(counts.get(name, 1) for node in piece.inputs for name in _read_for(node, pieces))
+            widest = max(counts.get(name, 1) for node in piece.inputs for name in pieces.topics_of(node))
             for node in piece.outputs:
                 topic = pieces.internal.get(node)
                 if topic is None or topic.name in counts:
@@ -110,6 +126,12 @@ def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -
                     replication_factor=settings.replication_factor,
                     config={"cleanup.policy": topic.cleanup_policy, "retention.ms": "-1"},
                 )
+
+
+def opened_stores(pieces: Pieces, queries: list[Query], settings: Settings, bootstrap: str) -> Stores:
+    """The stores of an application, which follow their topics from now on."""
+    client_id = f"{settings.client_id or settings.application_id}-stores"
+    return Stores(changelogs(pieces, queries), bootstrap, settings.folder / "stores", client_id)
 
 
 @dataclass
@@ -127,16 +149,30 @@ class RunningApplication:
     """An application that runs. Use it as a context manager, or call `stop`."""
 
     def __init__(
-        self, name: str, queries: list[Query], around: Surroundings, trigger: Mapping[str, Any] | None
+        self, name: str, queries: list[Query], around: Surroundings, trigger: Mapping[str, Any] | None, stores: Stores
     ) -> None:
         self.name = name
         self._around = around
         self._trigger = trigger
+        self._stores = stores
+        self._parts = ExitStack()
+        self.http: str | None = None  # where stores answer, as host:port
         self._failure: ApplicationFailed | None = None
         self._is_stopping = threading.Event()
         self._has_ended = threading.Event()
         self._supervised = [_Supervised(one, _begun(one, around, trigger), time.monotonic()) for one in queries]
         self._thread = threading.Thread(target=self._supervise, name=f"supervise-{name}", daemon=True)
+
+    def serve(self, address: str, parts: ExitStack) -> str:
+        """Let stores be asked over HTTP; returns where."""
+        server = StoreServer(self._stores, self.status, address)
+        parts.callback(server.close)
+        self.http = server.address
+        return server.address
+
+    def look_after(self, parts: ExitStack) -> None:
+        """Begin to look after the queries, and in the end after all parts of the application."""
+        self._parts = parts
         self._thread.start()
 
     def __enter__(self) -> RunningApplication:
@@ -152,6 +188,18 @@ class RunningApplication:
         """Spark's queries, as for `penstock.spark.watch`."""
         return [one.running for one in self._supervised]
 
+    def store(self, name: str) -> Store:
+        """A table that was given a name with `table.store(name)`, to be asked for its rows."""
+        return self._stores[name]
+
+    def status(self) -> dict[str, Any]:
+        """How the application is doing: its queries after their last batches, and its stores."""
+        return {
+            "application": self.name,
+            "queries": [_doing(one) for one in self._supervised],
+            "stores": {name: asdict(self._stores[name].standing) for name in self._stores.names},
+        }
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it has ended; returns whether it has. Raises what it failed with."""
         has_ended = self._has_ended.wait(timeout)
@@ -164,6 +212,11 @@ class RunningApplication:
         self._is_stopping.set()
         self._thread.join()
 
+    def stop_queries(self) -> None:
+        """Stop what Spark does."""
+        for one in self._supervised:
+            one.running.stop()
+
     def _supervise(self) -> None:
         try:
             while not self._is_stopping.wait(_POLL_S):
@@ -172,9 +225,10 @@ class RunningApplication:
         except ApplicationFailed as failure:
             self._failure = failure
         finally:
-            for one in self._supervised:
-                one.running.stop()
-            self._has_ended.set()
+            try:
+                self._parts.close()
+            finally:
+                self._has_ended.set()
 
     def _look_after(self, one: _Supervised) -> None:
         """Start a query again that has failed, but not at once."""
@@ -203,5 +257,8 @@ def _begun(query: Query, around: Surroundings, trigger: Mapping[str, Any] | None
     return running
 
 
-def _read_for(node: Node, pieces: Pieces) -> list[str]:
-    return list(node.topics) if isinstance(node, Source) else [pieces.internal[node].name]
+def _doing(one: _Supervised) -> dict[str, Any]:
+    """What there is to say about a query."""
+    name, now = one.query.piece.name, progress(one.running)
+    known = asdict(now) if now is not None else {"query": name}
+    return {**known, "is_running": one.running.isActive, "failures": one.failures}
