@@ -30,6 +30,7 @@ from penstock.streams.presence import FILE, Running, running_in
 from penstock.streams.resetting import Leftovers, leftovers
 from penstock.streams.resetting import reset as reset_application
 from penstock.streams.shape import Shape, shape_of
+from penstock.streams.upgrading import told
 
 group = new_group("Run Streams applications, look at them, ask their tables, stop and reset them.")
 
@@ -93,6 +94,9 @@ def run(
     every = {"processingTime": trigger} if trigger is not None else None
     with application.run(session.bootstrap, spark=spark, http=http, trigger=every) as running:
         stores = f"; stores answer at http://{running.http}/stores" if application.topology.stores else ""
+        kept = shapes.load(application.settings.folder)
+        for one, left in kept.gone.items() if kept is not None else ():
+            session.out.remark(told(one, left, running.name))
         session.out.remark(f"{running.name} runs with {len(running.queries)} queries on {session.bootstrap}{stores}")
         watch(running, is_enough, session.out, interval)
         session.out.remark(f"stopping {running.name}")

@@ -85,11 +85,15 @@ def _state(stateful: Node) -> dict[str, str]:
         computes = "a Python function" if isinstance(stateful.computes, Fold) else str(stateful.computes)
         found = {"kind": "aggregation", "computes": computes}
         return found if stateful.window is None else {**found, **_window(stateful.window)}
-    if isinstance(stateful, StreamJoin):
-        return {"kind": f"{stateful.kind} join of streams", "window": str(stateful.window)}
     if isinstance(stateful, StreamTableJoin):
         return {"kind": "lookup"}
-    return {"kind": f"{stateful.kind} join of tables" if isinstance(stateful, Join) else type(stateful).__name__}
+    if not isinstance(stateful, Join):
+        return {"kind": type(stateful).__name__}
+    # Spark keeps of both sides only what the joined value is made of.
+    made = {"value": "left and right" if stateful.value is None else str(stateful.value)}
+    if isinstance(stateful, StreamJoin):
+        return {"kind": f"{stateful.kind} join of streams", "window": str(stateful.window), **made}
+    return {"kind": f"{stateful.kind} join of tables", **made}
 
 
 def _window(window: Window) -> dict[str, str]:

@@ -28,7 +28,7 @@ from penstock.streams.engine.columns import column
 from penstock.streams.engine.enriching import enriched, newest
 from penstock.streams.engine.folding import folded
 from penstock.streams.engine.forms import Internal, form
-from penstock.streams.engine.joining import joined_streams, joined_tables
+from penstock.streams.engine.joining import SIDES, joined_streams, joined_tables
 from penstock.streams.engine.keyed import Clock
 from penstock.streams.engine.processing import processed
 from penstock.streams.engine.records import KEY_VALUE, records, visible
@@ -36,6 +36,7 @@ from penstock.streams.engine.steps import applied
 from penstock.streams.nodes import (
     Aggregate,
     Fold,
+    Join,
     Node,
     Peek,
     Process,
@@ -77,6 +78,7 @@ class Query:
     output_mode: str
     forms: dict[Node, tuple[Serde, Serde]]
     restored: Callable[[Mapping[TopicPartition, int]], DataFrame]
+    types: Mapping[str, str]  # of what Spark keeps as state
 
     def start(self, around: Surroundings, trigger: Mapping[str, Any] | None = None) -> StreamingQuery:
         """Run it, exactly once if it writes into topics."""
@@ -156,6 +158,7 @@ class Compiler:
         """The query for a piece."""
         members = self._pieces.members(piece)
         stateful = piece.stateful
+        types: Mapping[str, str] = {}
         if stateful is None or isinstance(stateful, StreamTableJoin):
             head = self._read([topic for node in piece.inputs for topic in self._topics_of(node)])
             after = members
@@ -168,7 +171,8 @@ class Compiler:
         else:
             position = members.index(stateful)
             leaves = {node: self._decoded(node, self._read(self._topics_of(node))) for node in piece.inputs}
-            head = self._run(members[: position + 1], leaves)[stateful]
+            frames = self._run(members[: position + 1], leaves)
+            head, types = frames[stateful], _types(stateful, frames)
             after = members[position + 1 :]
 
             def begin(batch: DataFrame) -> dict[Node, DataFrame]:
@@ -193,7 +197,7 @@ class Compiler:
                 topics[node] = self._pieces.internal[node].name
                 self._kinds[node] = (made[node].schema["key"].dataType, made[node].schema["value"].dataType)
                 forms[node] = (Internal(self._kinds[node][0]), Internal(self._kinds[node][1]))
-        return Query(piece, head, tail, topics, _output_mode(stateful), forms, restored)
+        return Query(piece, head, tail, topics, _output_mode(stateful), forms, restored, types)
 
     def _topics_of(self, node: Node) -> list[str]:
         """What is read for an input of a piece."""
@@ -293,6 +297,18 @@ def _check_written(node: Sink, frame: DataFrame, forms: tuple[Serde, Serde]) -> 
         frame.select(forms[0].write(f.col("key")), forms[1].write(f.col("value"))).schema  # noqa: B018 - Spark checks
     except AnalysisException as error:
         raise TopologyError(node.place, f"{node.name}: {_first_line(error)}") from error
+
+
+def _types(stateful: Node, frames: dict[Node, DataFrame]) -> dict[str, str]:
+    """The types of what a step keeps, by names for people."""
+    kept = {"type of keys": (frames[stateful.parents[0]], "key")}
+    if isinstance(stateful, Aggregate):
+        kept["type of results"] = (frames[stateful], "value")
+    elif isinstance(stateful, Join):
+        kept |= {
+            f"type on the {side}": (frames[one], "value") for side, one in zip(SIDES, stateful.parents, strict=True)
+        }
+    return {name: frame.schema[column].dataType.simpleString() for name, (frame, column) in kept.items()}
 
 
 def _output_mode(stateful: Node | None) -> str:

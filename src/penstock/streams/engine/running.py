@@ -27,11 +27,12 @@ from penstock.streams.engine.queries import Compiler, Query, Surroundings
 from penstock.streams.engine.storing import changelogs
 from penstock.streams.pieces import Pieces, cut
 from penstock.streams.presence import Presence
-from penstock.streams.shape import save, shape_of
+from penstock.streams.shape import Shape, load, save, shape_of
 from penstock.streams.stores.follower import Stores
 from penstock.streams.stores.http import HOST, StoreServer
 from penstock.streams.stores.store import Store
 from penstock.streams.topology import Topology
+from penstock.streams.upgrading import told, upgraded
 
 logger = logging.getLogger(__name__)
 
@@ -99,14 +100,28 @@ def prepared(
         raise ConfigurationError(
             f"application {topology.application} does nothing: end a stream with to() or for_each()"
         )
-    create_internal_topics(pieces, settings, bootstrap)
     spark = (spark or session(app=settings.application_id)).newSession()  # with settings of its own
     for name, value in (_SPARK_SETTINGS | dict(spark_settings or {})).items():
         spark.conf.set(name, value)
     around = Surroundings(spark, bootstrap, str(settings.folder), reading or {}, writing or {}, clock_topic)
     queries = Compiler(pieces, around).queries()
-    save(shape_of(pieces, bootstrap), settings.folder)
+    shape = fitting_shape(pieces, queries, settings, bootstrap)
+    create_internal_topics(pieces, settings, bootstrap)
+    save(shape, settings.folder)
     return around, queries
+
+
+def fitting_shape(pieces: Pieces, queries: list[Query], settings: Settings, bootstrap: str) -> Shape:
+    """The shape of an application that goes on with what it has kept. Refused if that does not fit."""
+    new = shape_of(pieces, bootstrap, {query.piece.name: query.types for query in queries})
+    old = load(settings.folder)
+    if old is None:
+        return new
+    folder = settings.folder
+    shape = upgraded(old, new, pieces, lambda query: any((folder / query / "offsets").glob("[0-9]*")))
+    for name, one in shape.gone.items():
+        logger.warning("%s", told(name, one, settings.application_id))
+    return shape
 
 
 def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -> None:
