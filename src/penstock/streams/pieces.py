@@ -40,6 +40,11 @@ class InternalTopic:
     def cleanup_policy(self) -> str:
         return "compact" if is_table(self.after) else "delete"
 
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether records are deleted that all have read."""
+        return not is_table(self.after)
+
 
 @dataclass(frozen=True)
 class Piece:

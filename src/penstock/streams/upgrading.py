@@ -22,7 +22,8 @@ def upgraded(old: Shape, new: Shape, pieces: Pieces, has_begun: Callable[[str], 
     known = {**old.gone, **old.queries}
     for piece in pieces.pieces:
         if piece.name in known and has_begun(piece.name):
-            _check(piece, known[piece.name], new.queries[piece.name], new.application)
+            is_cleaned = any(node in pieces.internal and pieces.internal[node].is_cleaned for node in piece.inputs)
+            _check(piece, known[piece.name], new.queries[piece.name], new.application, is_cleaned)
     return replace(new, gone={name: one for name, one in known.items() if name not in new.queries})
 
 
@@ -35,15 +36,17 @@ def told(name: str, gone: QueryShape, application: str) -> str:
     )
 
 
-def _check(piece: Piece, old: QueryShape, new: QueryShape, application: str) -> None:
+def _check(piece: Piece, old: QueryShape, new: QueryShape, application: str, is_cleaned: bool) -> None:
     reason = next(_differences(old, new), None)
     if reason is None:
         return
     node = piece.stateful or piece.outputs[0]
+    # Behind a repartition topic, a step of another name would only find what was not deleted there.
+    rename = "" if is_cleaned else "give the step another name with step=..., which begins anew, or "
     raise TopologyError(
         node.place,
-        f"{node.name}: {reason}, so it cannot go on from where it was (at {old.place}, then): give the step another "
-        f"name with step=..., which begins anew, or begin anew with all, by 'penstock stream reset {application}'",
+        f"{node.name}: {reason}, so it cannot go on from where it was (at {old.place}, then): {rename}begin anew with "
+        f"all, by 'penstock stream reset {application}'",
     )
 
 

@@ -23,6 +23,7 @@ from penstock.client.errors import ConfigurationError, PenstockError
 from penstock.spark import session
 from penstock.spark.query_progress import progress
 from penstock.streams.application import Settings
+from penstock.streams.engine.cleaning import INTERVAL_S, Cleaner
 from penstock.streams.engine.queries import Compiler, Query, Surroundings
 from penstock.streams.engine.storing import changelogs
 from penstock.streams.pieces import Pieces, cut
@@ -60,14 +61,17 @@ def run(topology: Topology, settings: Settings, bootstrap: str, **options: Any) 
 
     Options: `spark`, the session to use; `trigger`, what Spark's `trigger` takes, as in {"processingTime": "1 second"};
     `reading`, options of the source for all queries; `writing`, arguments of `write_stream`, as in
-    {"compression": "zstd"}; `http`, where stores answer, as in "127.0.0.1:8080" (None: nowhere, else any free port).
+    {"compression": "zstd"}; `http`, where stores answer, as in "127.0.0.1:8080" (None: nowhere, else any free port);
+    `cleaning_interval`, seconds after which records of repartition topics that were read are deleted again.
     """
     trigger, http = options.pop("trigger", None), options.pop("http", f"{HOST}:0")
+    interval_s = options.pop("cleaning_interval", INTERVAL_S)
     with ExitStack() as parts:
         presence = parts.enter_context(Presence.claim(settings.folder, settings.application_id, bootstrap))
         around, queries = prepared(topology, settings, bootstrap, **options)
         stores = parts.enter_context(opened_stores(cut(topology), queries, settings, bootstrap))
         running = RunningApplication(settings.application_id, queries, around, trigger, stores)
+        parts.enter_context(cleaner(topology, settings, bootstrap, interval_s))
         parts.callback(running.stop_queries)
         if http is not None:
             presence.tell_http(running.serve(http, parts))
@@ -81,6 +85,13 @@ def catch_up(topology: Topology, settings: Settings, bootstrap: str, **options: 
         around, queries = prepared(topology, settings, bootstrap, **options)
         for query in queries:  # one after the other: each reads what those before it have written
             query.start(around, {"availableNow": True}).awaitTermination()
+        cleaner(topology, settings, bootstrap).clean()
+
+
+def cleaner(topology: Topology, settings: Settings, bootstrap: str, interval_s: float = INTERVAL_S) -> Cleaner:
+    """What deletes the records that all queries of an application have done with."""
+    client_id = f"{settings.client_id or settings.application_id}-cleaner"
+    return Cleaner(cut(topology), settings.folder, bootstrap, client_id, interval_s)
 
 
 def prepared(
