@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.support.spark_processes import StandaloneCluster
 
 
 @pytest.fixture
@@ -19,3 +23,10 @@ def seed(request: pytest.FixtureRequest) -> int:
     chosen = given if given is not None else random.randrange(2**32)
     print(f"seed {chosen}")
     return int(chosen)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    running = StandaloneCluster(tmp_path / "cluster")
+    yield running
+    running.end()

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
 
 from penstock.spark import session, write_stream
+from tests.chaos.under_fire import EVENTS, MINUTE_MS, PROFILES
 
-EVENTS, PROFILES, COUNTS = "events", "profiles", "counts"
+COUNTS = "counts"
 QUERY = "counting"
-MINUTE_MS = 60_000
 DELAY_MINUTES = 3  # how long a minute stays open
 
 

@@ -1,0 +1,106 @@
+"""kill -9 while a streams application runs: what it writes is what a batch over all records says."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.streams.pieces import cut
+from tests.chaos.streams_job import OUTPUTS, Results, application
+from tests.chaos.under_fire import EVENTS, PROFILES, Run, prepare, read
+from tests.support import systems
+from tests.support.spark_processes import Driver, StandaloneCluster
+from tests.support.systems import System
+
+
+def found(bootstrap: str) -> Results:
+    return Results.found({topic: read(bootstrap, topic) for topic in OUTPUTS})
+
+
+def differences(found: Results, wanted: Results) -> list[str]:
+    """What is not as it should be, with some examples."""
+    told = []
+    for name, is_so in asdict(found).items():
+        should_be = getattr(wanted, name)
+        if isinstance(is_so, dict):
+            is_so, should_be = ([f"{key}: {value}" for key, value in one.items()] for one in (is_so, should_be))
+        lost, strange = Counter(should_be) - Counter(is_so), Counter(is_so) - Counter(should_be)
+        if lost or strange:
+            told.append(
+                f"{name}: lost {sorted(lost)[:5]} of {len(lost)}, strange {sorted(strange)[:5]} of {len(strange)}"
+            )
+    return told
+
+
+def finish(run: Run, bootstrap: str) -> int:
+    """Wait for the last rows, and check all; returns how many there are."""
+
+    def wanted() -> Results:
+        return Results.of(read(bootstrap, EVENTS), read(bootstrap, PROFILES), run.feeder.end_ms)
+
+    def is_all_there() -> bool:
+        is_so, should_be = found(bootstrap), wanted()
+        return len(is_so.minutes) >= len(should_be.minutes) and len(is_so.sessions) >= len(should_be.sessions)
+
+    run.wait(is_all_there)
+    run.come_back()
+    deadline = time.monotonic() + 120  # tables follow their changelogs
+    while (told := differences(found(bootstrap), wanted())) and time.monotonic() < deadline:
+        time.sleep(1)
+    assert not told, "\n".join(told)
+    return sum(len(one) for one in asdict(wanted()).values())
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[System]:
+    running = systems.named(getattr(request, "param", "penstock"), tmp_path / "data").start()
+    prepare(running, *OUTPUTS)
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def under_fire(broker: System, tmp_path: Path, seed: int) -> Iterator[Callable[..., None]]:
+    drivers: list[Driver] = []
+
+    def run(master: str, kills: list[str], executors: Callable[[], list[int]] | None = None) -> None:
+        command = [sys.executable, "-m", "tests.chaos.streams_job", master, broker.bootstrap, str(tmp_path / "state")]
+        driver = Driver(command, tmp_path / "driver")
+        drivers.append(driver)
+        begun_s = time.monotonic()
+        queries = [piece.name for piece in cut(application("").topology).pieces]
+        under_way = Run(broker, driver, executors or driver.executors, queries, seed)
+        under_way.go(kills)
+        rows = finish(under_way, broker.bootstrap)
+        print(f"{under_way.killed}, {under_way.feeder.sent} events, {rows} rows, {time.monotonic() - begun_s:.0f} s")
+        assert rows > 10 * len(kills), "too little happened"
+
+    yield run
+    for driver in drivers:
+        driver.end()
+
+
+@pytest.mark.timeout(900)
+def test_an_application_is_exact_through_kills(under_fire: Any, seed: int) -> None:
+    kills = ["driver", "broker"]
+    random.Random(seed).shuffle(kills)
+    under_fire("local[2]", kills)
+
+
+long_only = pytest.mark.skipif("config.getoption('--chaos') != 'long'", reason="takes minutes: --chaos=long")
+
+
+@long_only
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("broker", ["penstock", "kafka"], indirect=True)
+def test_an_application_is_exact_through_many_kills(under_fire: Any, cluster: StandaloneCluster, seed: int) -> None:
+    kills = random.Random(seed).choices(["executor", "driver", "broker"], k=20)
+    under_fire(cluster.url, kills, cluster.executors)
