@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Admin, Consumer, Producer
 from penstock.client.errors import ConfigurationError
-from penstock.streams import LONG, TEXT, Application, col
+from penstock.streams import LONG, TEXT, Application, TopologyError, col
 from penstock.streams.engine import running
 from penstock.testing.brokers import RunningBroker, broker
 
@@ -111,9 +111,22 @@ def test_a_query_that_keeps_failing_ends_the_application(
             admin.create_topic(topic, partitions=1, config=_FOR_EVER)
     _send(brokers.bootstrap, "a")
     application = app.run(brokers.bootstrap, spark=spark)
-    with pytest.raises(running.ApplicationFailed, match="query broken-sink-1 failed 2 times in a row"):
+    told = "query broken-sink-1 failed 2 times in a row: ZeroDivisionError: integer division or modulo by zero$"
+    with pytest.raises(running.ApplicationFailed, match=told):
         application.wait(120)
     assert not any(query.isActive for query in application.queries)
+
+
+def test_a_topic_that_is_not_there_is_told_with_the_line(spark: Any, brokers: RunningBroker, tmp_path: Path) -> None:
+    app = Application("early", key=TEXT, value=TEXT, state_dir=str(tmp_path))
+    app.stream("lines").to("out")
+    told = r"test_running\.py:\d+: there is no topic lines: make it first, as in 'penstock topic create lines'"
+    with pytest.raises(TopologyError, match=told):
+        app.run(brokers.bootstrap, spark=spark)
+    with Admin(brokers.bootstrap) as admin:
+        admin.create_topic("lines")
+    with pytest.raises(TopologyError, match="there is no topic out"):
+        app.run(brokers.bootstrap, spark=spark)
 
 
 def test_an_application_without_an_end_is_refused(spark: Any, brokers: RunningBroker) -> None:

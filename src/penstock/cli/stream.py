@@ -97,7 +97,7 @@ def run(
         kept = shapes.load(application.settings.folder)
         for one, left in kept.gone.items() if kept is not None else ():
             session.out.remark(told(one, left, running.name))
-        session.out.remark(f"{running.name} runs with {len(running.queries)} queries on {session.bootstrap}{stores}")
+        session.out.remark(f"{running.name} runs on {session.bootstrap}; queries: {len(running.queries)}{stores}")
         watch(running, is_enough, session.out, interval)
         session.out.remark(f"stopping {running.name}")
     spark.stop()

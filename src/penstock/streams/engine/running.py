@@ -7,6 +7,7 @@ failure; when it has failed too often in a row, all are stopped and the error is
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ from penstock.streams.engine.cleaning import INTERVAL_S, Cleaner
 from penstock.streams.engine.queries import Compiler, Query, Surroundings
 from penstock.streams.engine.storing import changelogs
 from penstock.streams.pieces import Pieces, cut
+from penstock.streams.places import TopologyError
 from penstock.streams.presence import Presence
 from penstock.streams.shape import Shape, load, save, shape_of
 from penstock.streams.stores.follower import Stores
@@ -111,6 +113,7 @@ def prepared(
         raise ConfigurationError(
             f"application {topology.application} does nothing: end a stream with to() or for_each()"
         )
+    check_topics(topology, settings, bootstrap)
     spark = (spark or session(app=settings.application_id)).newSession()  # with settings of its own
     for name, value in (_SPARK_SETTINGS | dict(spark_settings or {})).items():
         spark.conf.set(name, value)
@@ -133,6 +136,21 @@ def fitting_shape(pieces: Pieces, queries: list[Query], settings: Settings, boot
     for name, one in shape.gone.items():
         logger.warning("%s", told(name, one, settings.application_id))
     return shape
+
+
+def check_topics(topology: Topology, settings: Settings, bootstrap: str) -> None:
+    """Refuse to run without a topic that is to be read or written."""
+    with Admin(bootstrap, client_id=settings.client_id or f"{settings.application_id}-admin") as admin:
+        known = set(admin.list_topics(internal=True))
+    for node, topics in [
+        *((one, one.topics) for one in topology.sources),
+        *((one, (one.topic,)) for one in topology.sinks),
+    ]:
+        for topic in topics:
+            if topic not in known:
+                raise TopologyError(
+                    node.place, f"there is no topic {topic}: make it first, as in 'penstock topic create {topic}'"
+                )
 
 
 def create_internal_topics(pieces: Pieces, settings: Settings, bootstrap: str) -> None:
@@ -269,10 +287,12 @@ class RunningApplication:
         error = one.running.exception()
         one.failures = 1 if now - one.started_at > _HEALTHY_S else one.failures + 1
         if one.failures >= _FAILURES_MAX:
-            raise ApplicationFailed(f"query {one.query.piece.name} failed {one.failures} times in a row: {error}")
+            raise ApplicationFailed(
+                f"query {one.query.piece.name} failed {one.failures} times in a row: {_reason(error)}"
+            ) from error
         pause = min(_BACKOFF_S * 2 ** (one.failures - 1), _BACKOFF_S_MAX)
         one.start_again_at = now + pause
-        logger.warning("query %s failed and starts again in %.0f s: %s", one.query.piece.name, pause, error)
+        logger.warning("query %s failed and starts again in %.0f s: %s", one.query.piece.name, pause, _reason(error))
 
 
 def _begun(query: Query, around: Surroundings, trigger: Mapping[str, Any] | None) -> StreamingQuery:
@@ -281,6 +301,15 @@ def _begun(query: Query, around: Surroundings, trigger: Mapping[str, Any] | None
     while running.isActive and running.status["message"].startswith("Initializing"):
         time.sleep(_POLL_S / 4)
     return running
+
+
+def _reason(error: Exception | None) -> str:
+    """What matters of what Spark says: its first line, or the last of a Python traceback."""
+    lines = [line for line in str(error).split("=== Streaming Query ===", 1)[0].splitlines() if line.strip()]
+    if any("Traceback (most recent" in line for line in lines):
+        raised = [line for line in lines[1:] if re.match(r"[A-Za-z_][\w.]*: ", line)]
+        lines = raised[-1:] or lines
+    return lines[0].split(" SQLSTATE", 1)[0].strip() if lines else "it ended"
 
 
 def _doing(one: _Supervised) -> dict[str, Any]:
