@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.streams import TEXT, Application, Stream, Table, col, fn, hopping, tumbling, within
+from penstock.streams import TEXT, Application, Stream, Table, col, fn, hopping, sliding, tumbling, within
 from penstock.streams import session as sessions
 from penstock.testing.streams import Output, TopologyTestDriver
 from tests.oracle.kafka_streams import Input, KafkaStreams
@@ -90,6 +90,26 @@ _WINDOWS: dict[str, Build] = {
     "hopping_reduce": lambda left, _: _windowed(left.group_by_key().window(_HOPPING).reduce(lambda a, b: a + b)),
     "session_final": lambda left, _: _windowed(
         left.group_by_key().window(sessions("3 seconds", grace="5 seconds")).count()
+    ),
+    "session_updates": lambda left, _: _windowed(
+        left.group_by_key().window(sessions("3 seconds", grace="5 seconds", emit="updates")).count()
+    ),
+    "session_reduce": lambda left, _: _windowed(
+        left.group_by_key().window(sessions("1 second", grace="5 seconds", emit="updates")).reduce(lambda a, b: a + b)
+    ),
+    "session_aggregate_final": lambda left, _: _windowed(
+        left.group_by_key()
+        .window(sessions("1 second", grace="5 seconds"))
+        .aggregate(int, lambda sum, value: sum + len(value), merge=lambda a, b: a + b, returns="BIGINT")
+    ),
+    "sliding_count": lambda left, _: _windowed(
+        left.group_by_key().window(sliding("3 seconds", grace="5 seconds")).count()
+    ),
+    "sliding_reduce": lambda left, _: _windowed(
+        left.group_by_key().window(sliding("3 seconds", grace="5 seconds")).reduce(lambda a, b: a + b)
+    ),
+    "sliding_final": lambda left, _: _windowed(
+        left.group_by_key().window(sliding("3 seconds", grace="5 seconds", emit="final")).count()
     ),
     "two_windows": lambda left, _: _windowed(
         left.group_by_key()

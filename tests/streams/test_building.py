@@ -21,6 +21,7 @@ from penstock.streams import (
     fn,
     json,
     session,
+    sliding,
     tumbling,
     within,
 )
@@ -83,11 +84,34 @@ _MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: _orders().group_by_key().aggregate(1, 2, 3), "aggregate takes one expression, fields by name, or"),
     (lambda: _orders().group_by_key().aggregate(), "aggregate needs an expression"),
     (
-        lambda: _orders().group_by_key().window(session("1 minute")).reduce(max),
-        "a Python function cannot merge sessions",
+        lambda: _orders().group_by_key().window(session("1 minute")).aggregate(int, max, returns="INT"),
+        "aggregate in sessions needs merge=",
+    ),
+    (
+        lambda: _orders().group_by_key().window(session("1 minute", emit="updates")).aggregate("sum(amount)"),
+        "Spark's functions know neither sliding windows nor updates of sessions",
+    ),
+    (
+        lambda: _orders().group_by_key().window(sliding("1 minute")).aggregate(total="sum(amount)"),
+        "Spark's functions know neither sliding windows nor updates of sessions",
+    ),
+    (
+        lambda: _orders().group_by("customer").window(tumbling("1 minute"), late="late").count(),
+        "say how the key of late records is written: give group_by key=",
+    ),
+    (lambda: _counted_twice(), "topic late is written at test_building.py:"),
+    (
+        lambda: _orders().group_by_key().window(tumbling("1 minute"), late="late").count().suppress(),
+        "say emit='final' in its window, not suppress",
     ),
     (lambda: _orders().group_by_key().count().suppress(), "suppress must follow a windowed aggregation at once"),
 ]
+
+
+def _counted_twice() -> None:
+    windows = _orders().group_by_key().window(tumbling("1 minute"), late="late")
+    windows.count()
+    windows.count()
 
 
 def _joined(left: Stream, **options: Any) -> Stream:

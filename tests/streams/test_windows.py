@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.streams import TopologyError, hopping, session, tumbling, within
+from penstock.streams import TopologyError, hopping, session, sliding, tumbling, within
 from penstock.streams.windows import milliseconds
 
 
@@ -35,6 +35,7 @@ def test_windows_say_what_they_are() -> None:
         "hopping 2 minutes by 30 seconds, grace 0 ms, emit final"
     )
     assert str(session("5 minutes")) == "session with gap 5 minutes, grace 0 ms, emit final"
+    assert str(sliding("1 minute")) == "sliding 1 minute, grace 0 ms, emit updates"
     assert str(within("1500 ms")) == "within 1500 ms before and 1500 ms after"
     assert str(within(after="1 hour")) == "within 0 ms before and 1 hour after"
 
@@ -46,5 +47,5 @@ def test_windows_that_cannot_be_are_refused() -> None:
         tumbling("0 ms")
     with pytest.raises(TopologyError, match="emit is 'sometimes': use 'updates' or 'final'"):
         tumbling("1 minute", emit="sometimes")
-    with pytest.raises(TopologyError, match="Spark has no session windows with updates"):
-        session("1 minute", emit="updates")
+    with pytest.raises(TopologyError, match="difference is '0 ms': it must be longer than nothing"):
+        sliding("0 ms")

@@ -279,6 +279,14 @@ def offsets_before(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[Top
     return _source_offsets(frame, checkpoint, batch_id - 1) if batch_id else {}
 
 
+def watermark_before(frame: DataFrame, checkpoint: str, batch_id: int) -> int:
+    """The watermark of the batch before, in ms: records that it has passed are those that Spark drops as too late."""
+    if not batch_id:
+        return 0
+    log = _read_text(frame, f"{checkpoint}/offsets/{batch_id - 1}")
+    return int(json.loads(log.splitlines()[1])["batchWatermarkMs"])
+
+
 def _source_offsets(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
     """How far the sources are read with a batch, as far as they are topics."""
     return source_offsets(_read_text(frame, f"{checkpoint}/offsets/{batch_id}"))

@@ -30,7 +30,7 @@ from penstock.streams.serdes import BYTES, INT, LONG, TEXT, Serde, custom, json,
 from penstock.streams.stream import Stream
 from penstock.streams.table import Table
 from penstock.streams.topology import Topology
-from penstock.streams.windows import hopping, session, tumbling, within
+from penstock.streams.windows import hopping, session, sliding, tumbling, within
 
 __all__ = [
     "Application",
@@ -60,6 +60,7 @@ __all__ = [
     "list_state",
     "map_state",
     "session",
+    "sliding",
     "tumbling",
     "value_state",
     "windowed",

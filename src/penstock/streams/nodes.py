@@ -188,9 +188,11 @@ class Fold:
     initial: Callable[[], Any] | None
     adders: tuple[Callable[..., Any], ...]
     returns: str | None  # None: as the values are
+    merge: Callable[..., Any] | None = None  # two results into one, for sessions; None: as a value is added
+    shown: str | None = None
 
     def __str__(self) -> str:
-        return "reduce" if self.initial is None else f"fold to {self.returns}"
+        return self.shown or ("reduce" if self.initial is None else f"fold to {self.returns}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,12 +201,18 @@ class Aggregate(Node):
 
     computes: Count | Columns | Fold
     window: Window | None
+    late: bool = False  # whether records that are too late are wanted
 
     has_state = True
 
     @property
     def detail(self) -> str:
         return f"{self.computes}; {self.window}" if self.window is not None else str(self.computes)
+
+
+@dataclass(frozen=True, eq=False)
+class Late(Node):
+    """The records that came too late for an aggregation, its parent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +233,7 @@ class Process(Node):
 
 def is_keyed(node: Node) -> bool:
     """Whether a step's state is Python objects by key."""
-    return isinstance(node, Process)
+    return isinstance(node, Process) or (isinstance(node, Aggregate) and isinstance(node.computes, Fold))
 
 
 # ---- joins ----

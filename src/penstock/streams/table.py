@@ -56,6 +56,10 @@ class Table:
             raise TopologyError(
                 caller(), f"suppress must follow a windowed aggregation at once, and {self.node.name} is none"
             )
+        if self.node.late:
+            raise TopologyError(
+                caller(), "an aggregation with late= has one form: say emit='final' in its window, not suppress"
+            )
         node = self.builder.add(
             Aggregate,
             "suppress",

@@ -72,6 +72,16 @@ class SessionWindow(Window):
 
 
 @dataclass(frozen=True)
+class SlidingWindow(Window):
+    """Windows that end with a record, or begin just after one, and hold records no further apart than `difference`."""
+
+    difference_ms: int
+
+    def _shape(self) -> str:
+        return f"sliding {text_of(self.difference_ms)}"
+
+
+@dataclass(frozen=True)
 class JoinWindow:
     """How far apart in time the records of two streams may be: the right one from `before` until `after` the left."""
 
@@ -100,10 +110,16 @@ def hopping(size: Duration, advance: Duration, *, grace: Duration = "0 ms", emit
 
 
 def session(gap: Duration, *, grace: Duration = "0 ms", emit: str = FINAL) -> SessionWindow:
-    """Windows of activity, by key: a record belongs to the session that was active less than `gap` before or after."""
-    if _emit(emit) == UPDATES:
-        raise TopologyError(caller(), "Spark has no session windows with updates: leave out emit, or use emit='final'")
-    return SessionWindow(milliseconds(grace, "grace"), emit, _positive(gap, "gap"))
+    """Windows of activity, by key: a record belongs to the session that was active less than `gap` before or after.
+
+    With `emit="updates"`, a session that becomes part of another is deleted.
+    """
+    return SessionWindow(milliseconds(grace, "grace"), _emit(emit), _positive(gap, "gap"))
+
+
+def sliding(difference: Duration, *, grace: Duration = "0 ms", emit: str = UPDATES) -> SlidingWindow:
+    """A window for each set of records that are no further apart than `difference`. Both ends are part of it."""
+    return SlidingWindow(milliseconds(grace, "grace"), _emit(emit), _positive(difference, "difference"))
 
 
 def within(

@@ -30,6 +30,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -125,6 +126,21 @@ public final class StreamsOracle {
             .reduce((old, value) -> old + value)));
         TOPOLOGIES.put("session_final", b -> write(grouped(b)
             .windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(3), GRACE)).count()
+            .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))));
+        TOPOLOGIES.put("session_updates", b -> write(grouped(b)
+            .windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(3), GRACE)).count()));
+        TOPOLOGIES.put("session_reduce", b -> write(grouped(b)
+            .windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(1), GRACE))
+            .reduce((old, value) -> old + value)));
+        TOPOLOGIES.put("session_aggregate_final", b -> write(grouped(b)
+            .windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(1), GRACE))
+            .aggregate(() -> 0L, (k, v, sum) -> sum + v.length(), (k, one, other) -> one + other,
+                Materialized.with(Serdes.String(), Serdes.Long()))
+            .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))));
+        SlidingWindows sliding = SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(3), GRACE);
+        TOPOLOGIES.put("sliding_count", b -> write(grouped(b).windowedBy(sliding).count()));
+        TOPOLOGIES.put("sliding_reduce", b -> write(grouped(b).windowedBy(sliding).reduce((old, value) -> old + value)));
+        TOPOLOGIES.put("sliding_final", b -> write(grouped(b).windowedBy(sliding).count()
             .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))));
         TOPOLOGIES.put("count_of_counts", b -> writeTable(grouped(b).count().toStream()
             .groupBy((k, v) -> k.substring(0, 1), Grouped.with(Serdes.String(), Serdes.Long()))

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.streams.engine.columns import changed
+from penstock.streams.engine.lateness import with_candidates
 from penstock.streams.engine.records import records, visible
 from penstock.streams.nodes import Aggregate, Columns
 from penstock.streams.windows import SessionWindow, TimeWindow, Window
@@ -25,7 +26,8 @@ def aggregated(node: Aggregate, frame: DataFrame) -> DataFrame:
     made = late.groupBy("key", windows(node.window).alias("span")).agg(*results)
     made = made.where(f.unix_millis("span.start") >= 0)  # Kafka Streams has no windows before 1970
     key = windowed_key(node.window, f.col("span.start"), f.col("span.end"))
-    return records(made.select(key, f.col("result").alias("value"), f.col("newest").alias("timestamp")))
+    changes = records(made.select(key, f.col("result").alias("value"), f.col("newest").alias("timestamp")))
+    return with_candidates(changes, counting(frame), node.window) if node.late else changes
 
 
 def counting(frame: DataFrame) -> DataFrame:

@@ -71,7 +71,7 @@ def keyed(frames: list[DataFrame], step: Step, *, clock: Clock | None = None, ti
     return rows.groupBy("key").transformWithState(_Keyed(step), _MADE, "Update", mode)
 
 
-def unpacked(packed: str, kind: DataType | str) -> Column:
+def unpacked(packed: str | Column, kind: DataType | str) -> Column:
     """A column of pickled bytes, as what it is."""
     unpack: Any = f.udf(unpack_one, kind, useArrow=True)
     made: Column = unpack(packed)

@@ -22,7 +22,7 @@ from penstock.client.records import TopicPartition
 from penstock.spark import write_stream
 from penstock.spark.ranges import to_json
 from penstock.spark.serde import Serde
-from penstock.spark.sink import offsets_before
+from penstock.spark.sink import offsets_before, watermark_before
 from penstock.streams.engine.aggregating import aggregated
 from penstock.streams.engine.columns import column
 from penstock.streams.engine.enriching import enriched, newest
@@ -30,6 +30,7 @@ from penstock.streams.engine.folding import folded
 from penstock.streams.engine.forms import Internal, form
 from penstock.streams.engine.joining import SIDES, joined_streams, joined_tables
 from penstock.streams.engine.keyed import Clock
+from penstock.streams.engine.lateness import late_of, results_of, without_the_others
 from penstock.streams.engine.processing import processed
 from penstock.streams.engine.records import KEY_VALUE, records, visible
 from penstock.streams.engine.steps import applied
@@ -37,6 +38,7 @@ from penstock.streams.nodes import (
     Aggregate,
     Fold,
     Join,
+    Late,
     Node,
     Peek,
     Process,
@@ -45,6 +47,7 @@ from penstock.streams.nodes import (
     StreamJoin,
     StreamTableJoin,
     TableJoin,
+    is_keyed,
 )
 from penstock.streams.pieces import Piece, Pieces, is_table
 from penstock.streams.places import TopologyError
@@ -124,6 +127,8 @@ class _Batches:
         """Do with a micro-batch what the steps say. What several outputs are made of is computed once."""
         query = self._query
         join = query.piece.stateful
+        if "late" in batch.columns:
+            batch = without_the_others(batch, watermark_before(batch, self._checkpoint, batch_id))
         is_shared = len(query.piece.outputs) > 1 or isinstance(join, StreamTableJoin)
         if is_shared:
             batch = batch.persist()
@@ -175,8 +180,12 @@ class Compiler:
             head, types = frames[stateful], _types(stateful, frames)
             after = members[position + 1 :]
 
+            late = [node for node in after if isinstance(node, Late)]
+
             def begin(batch: DataFrame) -> dict[Node, DataFrame]:
-                return {stateful: batch}
+                if "late" not in batch.columns:
+                    return {stateful: batch}
+                return {stateful: results_of(batch), **{node: late_of(batch) for node in late}}
 
         def tail(batch: DataFrame, table: DataFrame | None) -> dict[Node, DataFrame]:
             return self._run(after, begin(batch), table)
@@ -312,7 +321,7 @@ def _types(stateful: Node, frames: dict[Node, DataFrame]) -> dict[str, str]:
 
 
 def _output_mode(stateful: Node | None) -> str:
-    if isinstance(stateful, (TableJoin, Process)):
+    if isinstance(stateful, TableJoin) or (stateful is not None and is_keyed(stateful)):
         return "update"
     if isinstance(stateful, Aggregate):
         return "append" if stateful.window is not None and stateful.window.emit == FINAL else "update"

@@ -19,10 +19,10 @@ ORIGINS = {
 COLUMNS = (*KEY_VALUE, "timestamp", *ORIGINS)
 
 
-def records(frame: DataFrame) -> DataFrame:
-    """A frame as a stream's: with the columns of records and no others. Those it does not have are null."""
+def records(frame: DataFrame, *others: str) -> DataFrame:
+    """A frame as a stream's: with the columns of records and no others but these. Those it does not have are null."""
     missing = {name: f.lit(None).cast(kind) for name, kind in ORIGINS.items() if name not in frame.columns}
-    return frame.withColumns(missing).select(*COLUMNS) if missing else frame.select(*COLUMNS)
+    return (frame.withColumns(missing) if missing else frame).select(*COLUMNS, *others)
 
 
 def visible(frame: DataFrame) -> DataFrame:
