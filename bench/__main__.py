@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench import compaction, groups, scenarios, spark
+from bench import compaction, groups, scenarios, spark, streams
 from bench.scenarios import Numbers
 from tests.support import official_connector, systems
 from tests.support.maven import KAFKA_VERSION, ROOT
@@ -27,6 +27,7 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 MEASURED = ROOT / ".cache" / "bench.json"  # the numbers of every scenario's last run, from which the report is made
 LOG_SIZE = "log-size"
 SPARK_RECORDS = "spark-records"
+STREAMS_RECORDS = "streams-records"
 
 
 @dataclass(frozen=True)
@@ -268,6 +269,17 @@ SCENARIOS = [
     ),
 ]
 
+STREAMS = {  # by name: what it is called, and what is run
+    "streams-windowed-count": ("Count by key in windows of 10 s", streams.COUNT),
+    "streams-table-join": ("Join of a stream with a table of 1,000 keys", streams.JOIN),
+}
+STREAMS_ROUNDS = 3
+OTHER_STREAMS = {  # by name: what they are called, and how many times as fast ours is to be
+    "kafka-streams": (f"Kafka Streams {KAFKA_VERSION}, exactly_once_v2, two threads", 1.0),
+    "quix": ("Quix Streams 3.28.1, at least once, two processes", 10.0),
+    "faust": ("Faust 0.15.3, at least once, two processes", 10.0),
+}
+
 
 def _measure(run: Callable[[str], Numbers], rounds: int) -> dict[str, list[Numbers]]:
     """All rounds of a scenario, the systems taking turns in going first."""
@@ -312,6 +324,35 @@ def _rows(scenario: Scenario, results: dict[str, list[Numbers]]) -> list[str]:
     return rows
 
 
+def _measure_streams(stage: streams.Stage, scenario: str, rounds: int) -> dict[str, list[float]]:
+    """All rounds of a streams scenario, in records per second, each round beginning with another one."""
+    results: dict[str, list[float]] = {name: [] for name in streams.SYSTEMS}
+    for number in range(rounds):
+        first = number % len(streams.SYSTEMS)
+        for name in (*streams.SYSTEMS[first:], *streams.SYSTEMS[:first]):
+            results[name].append(stage.run(scenario, name)["records_per_second"])
+            print(f"  round {number + 1} {name:13} {results[name][-1]:,.0f} records/s", flush=True)
+    return results
+
+
+def _streams_table(measured: dict[str, Any]) -> list[str]:
+    lines = [
+        "| scenario | beside | Penstock, records/s | theirs | ratio | goal | met |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for scenario, (title, _) in STREAMS.items():
+        results = measured.get(scenario)
+        if results is None:
+            continue
+        ours = statistics.median(results["penstock"])
+        for name, (label, goal) in OTHER_STREAMS.items():
+            ratio = statistics.median(a / b for a, b in zip(results["penstock"], results[name], strict=True))
+            theirs = statistics.median(results[name])
+            met = "yes" if ratio >= goal else "no"
+            lines.append(f"| {title} | {label} | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f}x | >= {goal:g}x | {met} |")
+    return lines
+
+
 def _log_size_note(numbers: Numbers) -> str:
     return (
         f"Cost per produce in a log of {numbers['log_gib']:.1f} GiB, beside a new log of the same broker, in turns: "
@@ -353,6 +394,17 @@ def _report(measured: dict[str, Any]) -> str:
             "",
             *_table(measured, "Spark's own", is_of_connectors=True),
         ]
+    if any(name in measured for name in STREAMS):
+        lines += [
+            "",
+            "# Penstock's streams beside others",
+            "",
+            f"All read the same topics of the same Penstock broker: {measured[STREAMS_RECORDS]:,} records of 100 bytes "
+            f"in {streams.PARTITIONS} partitions, on two cores. Ours writes exactly once, in micro-batches of a "
+            "million records. What counts is what is committed from the first commit to the last, for at most 40 seconds.",
+            "",
+            *_streams_table(measured),
+        ]
     return "\n".join([*lines, ""])
 
 
@@ -366,12 +418,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="Penstock beside real Apache Kafka. Writes bench/RESULTS.md."
     )
-    names = [*(scenario.name for scenario in SCENARIOS), LOG_SIZE]
+    names = [*(scenario.name for scenario in SCENARIOS), *STREAMS, LOG_SIZE]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(names)}; all if none")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each scenario")
     parser.add_argument("--log-gib", type=float, default=10.0, help="how large the log grows for log-size")
     parser.add_argument(
         "--spark-records", type=int, default=10_000_000, help="how many records the spark scenarios read"
+    )
+    parser.add_argument(
+        "--streams-records", type=int, default=5_000_000, help="how many records the streams scenarios read"
     )
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):
@@ -405,6 +460,17 @@ def main() -> None:
             stage.close()
             for system in running:
                 system.kill()
+    with tempfile.TemporaryDirectory() as folder:
+        streams_stage = streams.Stage(Path(folder), options.streams_records)
+        try:
+            for name, (title, task) in STREAMS.items():
+                if not options.names or name in options.names:
+                    print(title, flush=True)
+                    rounds = min(options.rounds, STREAMS_ROUNDS)
+                    _note(measured, name, _measure_streams(streams_stage, task, rounds))
+                    _note(measured, STREAMS_RECORDS, options.streams_records)
+        finally:
+            streams_stage.close()
     if not options.names or LOG_SIZE in options.names:
         print("Cost per produce as the log grows", flush=True)
         _note(measured, LOG_SIZE, scenarios.log_size(systems.penstock, options.log_gib))

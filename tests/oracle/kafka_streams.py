@@ -6,12 +6,11 @@ import json
 import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from penstock.testing.streams import Output
-from tests.support.maven import CACHE, streams_jars
+from tests.support import java_programs
 
 _SOURCE = Path(__file__).parent / "java" / "StreamsOracle.java"
 
@@ -26,25 +25,11 @@ class Input:
     timestamp: int
 
 
-@cache
-def _compiled() -> Path:
-    folder = CACHE / "streams-oracle"
-    folder.mkdir(parents=True, exist_ok=True)
-    marker = folder / ".compiled"
-    if not marker.exists() or marker.stat().st_mtime < _SOURCE.stat().st_mtime:
-        command = ["javac", "-nowarn", "-d", str(folder), "-cp", f"{streams_jars()}/*", str(_SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"javac failed:\n{done.stderr}")
-        marker.touch()
-    return folder
-
-
 class KafkaStreams:
     """The resident JVM."""
 
     def __init__(self) -> None:
-        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{_compiled()}:{streams_jars()}/*", "StreamsOracle"]
+        command = java_programs.command(_SOURCE, "-Xmx256m", "-XX:+UseSerialGC")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, topology: str, records: Iterable[Input]) -> list[Output]:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
-import venv
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.maven import CACHE, jar, locked
+from tests.support import environments
+from tests.support.environments import NotAvailable
+from tests.support.maven import jar
 
 SPARK_VERSION = "4.2.0"
 _JARS = (
@@ -26,31 +25,9 @@ _JARS = (
 )
 
 
-class NotAvailable(Exception):
-    """The connector cannot be had: there is no network, or the package is not there."""
-
-
-@cache
 def python() -> Path:
     """The interpreter that has the older Spark."""
-    folder = CACHE / f"pyspark-{SPARK_VERSION}"
-    ready = folder / ".ready"
-    with locked(folder.name):
-        if not ready.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            venv.create(folder, symlinks=True)
-            _install(folder)
-            ready.touch()
-    return folder / "bin" / "python"
-
-
-def _install(folder: Path) -> None:
-    """With the pip and the setuptools that are here: to fetch them once more takes longer."""
-    command = [sys.executable, "-m", "pip", f"--python={folder}", "install", "--quiet", "--no-compile"]
-    command += ["--disable-pip-version-check", "--no-cache-dir"]
-    done = subprocess.run([*command, f"pyspark=={SPARK_VERSION}"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotAvailable(f"pyspark {SPARK_VERSION} cannot be installed: {done.stderr.strip().splitlines()[-1]}")
+    return environments.python(f"pyspark-{SPARK_VERSION}", f"pyspark=={SPARK_VERSION}")
 
 
 @cache
