@@ -401,7 +401,8 @@ def _report(measured: dict[str, Any]) -> str:
             "",
             f"All read the same topics of the same Penstock broker: {measured[STREAMS_RECORDS]:,} records of 100 bytes "
             f"in {streams.PARTITIONS} partitions, on two cores. Ours writes exactly once, in micro-batches of a "
-            "million records. What counts is what is committed from the first commit to the last, for at most 40 seconds.",
+            "million records. What counts is what is committed from the first commit to the last, for at most 40 "
+            "seconds.",
             "",
             *_streams_table(measured),
         ]

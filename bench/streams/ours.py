@@ -17,7 +17,7 @@ def main(scenario: str, bootstrap: str, records: str, table: str, output: str, g
         counts = stream.group_by_key().window(tumbling("10 seconds", grace="1 minute")).count(step="count")
         counts.to_stream().to(output)
     else:
-        joined = stream.join(app.table(table), fn.concat_ws(" ", col.left, col.right), step="join")
+        joined = stream.join(app.table(table), value=fn.concat_ws(" ", col.left, col.right), step="join")
         joined.to(output, value=TEXT)
     spark = session("local[2]", spark_sql_shuffle_partitions=2)
     app.run(bootstrap, spark=spark, reading={"maxOffsetsPerTrigger": _BATCH_RECORDS}, http=None).wait()
