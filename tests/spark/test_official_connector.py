@@ -1,4 +1,4 @@
-"""Row for row what Spark's own Kafka connector reads, from the same topics of the same broker."""
+"""Row for row what Spark's own Kafka connector reads, from the same topics of the same broker: ours, and Kafka's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,20 @@ READS = {
 }  # fmt: skip
 
 
+SYSTEMS = ("penstock", "kafka")
+
+
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A broker with the topics that are read."""
-    data = tmp_path_factory.mktemp("connectors") / "data"
-    running = systems.penstock(data, log_cleaner_backoff_ms="50").start()
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+    """Brokers of both kinds, with the topics that are read."""
+    with ExitStack() as stack:
+        folder = tmp_path_factory.mktemp("connectors")
+        yield {name: stack.enter_context(_filled(name, folder / name)) for name in SYSTEMS}
+
+
+@contextmanager
+def _filled(name: str, data: Path) -> Iterator[System]:
+    running = systems.named(name, data, log_cleaner_backoff_ms="50").start()
     try:
         with Admin(running.bootstrap) as admin:
             for name in CODECS:
@@ -203,10 +213,10 @@ def _wait_until_compacted(checkpoint: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def theirs(filled: System) -> dict[str, Any]:
+def theirs(filled: dict[str, System]) -> dict[str, Any]:
     """What Spark's own connector reads."""
     try:
-        return official_connector.read(_of(filled))
+        return official_connector.read({**_of(filled["penstock"]), **_of(filled["kafka"])})
     except environments.NotAvailable as error:
         if os.environ.get("CI"):
             raise
@@ -215,19 +225,25 @@ def theirs(filled: System) -> dict[str, Any]:
 
 def _of(system: System) -> dict[str, Any]:
     servers = {"kafka.bootstrap.servers": system.bootstrap}
-    return {name: {**read, "options": {**read["options"], **servers}} for name, read in READS.items()}
+    return {
+        f"{name}, of {system.name}": {**read, "options": {**read["options"], **servers}} for name, read in READS.items()
+    }
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("name", READS)
 def test_rows_and_columns_are_those_of_sparks_own_connector(
-    spark: Any, filled: System, theirs: dict[str, Any], name: str
+    spark: Any, filled: dict[str, System], theirs: dict[str, Any], name: str, system: str
 ) -> None:
-    ours = run_reads(spark, "penstock", {name: _of(filled)[name]})[name]
-    assert ours["schema"] == theirs[name]["schema"]
-    assert ours["rows"] == theirs[name]["rows"]
+    asked = f"{name}, of {system}"
+    ours = run_reads(spark, "penstock", {asked: _of(filled[system])[asked]})[asked]
+    assert ours["schema"] == theirs[asked]["schema"]
+    assert ours["rows"] == theirs[asked]["rows"]
 
 
-def test_what_is_compared_is_something(theirs: dict[str, Any]) -> None:
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_is_compared_is_something(theirs: dict[str, Any], system: str) -> None:
+    theirs = {name: theirs[f"{name}, of {system}"] for name in READS}
     counts = {name: len(found["rows"]) for name, found in theirs.items()}
     assert counts["from a time that is yet to come"] == 0
     assert all(count > 0 for name, count in counts.items() if name != "from a time that is yet to come"), counts
