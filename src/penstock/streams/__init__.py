@@ -28,7 +28,7 @@ from penstock.streams.processors import (
 )
 from penstock.streams.serdes import BYTES, INT, LONG, TEXT, Serde, custom, json, windowed
 from penstock.streams.stream import Stream
-from penstock.streams.table import Table
+from penstock.streams.table import GlobalTable, Table
 from penstock.streams.topology import Topology
 from penstock.streams.windows import hopping, session, sliding, tumbling, within
 
@@ -38,6 +38,7 @@ __all__ = [
     "CogroupedStream",
     "Context",
     "Expression",
+    "GlobalTable",
     "GroupedStream",
     "INT",
     "LONG",

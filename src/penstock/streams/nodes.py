@@ -46,6 +46,7 @@ class Source(Node):
     value: Serde
     is_table: bool
     timestamp: Expression | None = None
+    is_global: bool = False
 
     @property
     def detail(self) -> str:
@@ -265,8 +266,29 @@ class StreamJoin(Join):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamTableJoin(Join):
+class Lookup(Join):
+    """A join with tables that are kept in no state of Spark's: after a restart they are read from their topics."""
+
+    @property
+    def tables(self) -> tuple[Node, ...]:
+        """The parents whose rows it keeps."""
+        return self.parents[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamTableJoin(Lookup):
     """A stream and a table: each record with what the table says about its key."""
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalJoin(Lookup):
+    """A stream and a global table: each record with what the table says about the key that `on` gives."""
+
+    on: Expression
+
+    @property
+    def detail(self) -> str:
+        return f"{self.kind}, on {self.on!r}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,3 +108,18 @@ class Table:
             is_table=True,
         )
         return Table(self.builder, node, self.key, self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalTable:
+    """A table in which any stream can look something up, by any expression: `stream.join(table, on=col.customer)`."""
+
+    builder: Builder
+    node: Node
+    key: Serde | None
+    value: Serde | None
+
+    def store(self, name: str) -> GlobalTable:
+        """Let the table's rows be asked for under a name, while the application runs; returns the table."""
+        self.builder.add(Store, "store", f"store-{name}", [self.node], store=name)
+        return self
