@@ -133,6 +133,17 @@ _TABLES: dict[str, Callable[[Table, Table], Any]] = {
     "table_filter": lambda left, _: _text(left.filter(fn.length(col.value) > 1)),
     "table_map_values": lambda left, _: _text(left.map_values(fn.concat(col.value, fn.lit("!")))),
     "to_table": lambda left, _: _text(left.map_values(fn.concat(col.value, fn.lit("!"))).to_stream().to_table()),
+    "table_group_count": lambda left, _: _text(left.group_by("substring(value, 1, 1)").count()),
+    "table_group_reduce": lambda left, _: _text(
+        left.map_values("cast(length(value) AS BIGINT)")
+        .group_by("concat('g', value % 2)")
+        .reduce(lambda sum, one: sum + one, lambda sum, one: sum - one or None)
+    ),
+    "table_group_aggregate": lambda left, _: _text(
+        left.group_by("CASE WHEN value != 'ccc' THEN concat(substring(key, 1, 1), length(value) % 2) END").aggregate(
+            int, lambda sum, one: sum + len(one), lambda sum, one: sum - len(one), returns="BIGINT"
+        )
+    ),
     "table_join": lambda left, right: _text(left.join(right, _PAIR)),
     "table_left_join": lambda left, right: _text(left.left_join(right, _PAIR)),
     "table_outer_join": lambda left, right: _text(left.outer_join(right, _PAIR)),

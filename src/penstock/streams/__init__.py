@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from penstock.streams.application import Application
 from penstock.streams.expressions import Expression, col, fn
-from penstock.streams.grouped import CogroupedStream, GroupedStream
+from penstock.streams.grouped import CogroupedStream, GroupedStream, GroupedTable
 from penstock.streams.places import TopologyError
 from penstock.streams.processors import (
     STREAM_TIME,
@@ -40,6 +40,7 @@ __all__ = [
     "Expression",
     "GlobalTable",
     "GroupedStream",
+    "GroupedTable",
     "INT",
     "LONG",
     "Processor",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client.errors import ConfigurationError
-from penstock.streams.nodes import Aggregate, Fold, Join, Lookup, Node, StreamJoin
+from penstock.streams.nodes import Aggregate, Fold, Join, Lookup, Node, Regroup, StreamJoin
 from penstock.streams.pieces import Piece, Pieces
 from penstock.streams.windows import TimeWindow, Window, text_of
 
@@ -87,6 +87,8 @@ def _state(stateful: Node) -> dict[str, str]:
         return found if stateful.window is None else {**found, **_window(stateful.window)}
     if isinstance(stateful, Lookup):
         return {"kind": "lookup"}
+    if isinstance(stateful, Regroup):
+        return {"kind": "grouping of a table", "key": str(stateful.key)}
     if not isinstance(stateful, Join):
         return {"kind": type(stateful).__name__}
     # Spark keeps of both sides only what the joined value is made of.

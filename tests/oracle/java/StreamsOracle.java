@@ -174,6 +174,17 @@ public final class StreamsOracle {
         TOPOLOGIES.put("table_map_values", b -> writeTable(b.<String, String>table("left").mapValues(v -> v + "!")));
         TOPOLOGIES.put("to_table", b -> writeTable(
             b.<String, String>table("left").mapValues(v -> v + "!").toStream().toTable()));
+        TOPOLOGIES.put("table_group_count", b -> writeTable(b.<String, String>table("left")
+            .groupBy((k, v) -> KeyValue.pair(v.substring(0, 1), v)).count()));
+        TOPOLOGIES.put("table_group_reduce", b -> writeTable(b.<String, String>table("left")
+            .mapValues(v -> (long) v.length(), Materialized.with(Serdes.String(), Serdes.Long()))
+            .groupBy((k, v) -> KeyValue.pair("g" + v % 2, v), Grouped.with(Serdes.String(), Serdes.Long()))
+            .reduce((sum, v) -> sum + v, (sum, v) -> sum - v == 0 ? null : sum - v,
+                Materialized.with(Serdes.String(), Serdes.Long()))));
+        TOPOLOGIES.put("table_group_aggregate", b -> writeTable(b.<String, String>table("left")
+            .groupBy((k, v) -> KeyValue.pair(v.equals("ccc") ? null : k.substring(0, 1) + v.length() % 2, v))
+            .aggregate(() -> 0L, (k, v, sum) -> sum + v.length(), (k, v, sum) -> sum - v.length(),
+                Materialized.with(Serdes.String(), Serdes.Long()))));
         TOPOLOGIES.put("table_join", b -> writeTable(b.<String, String>table("left").join(
             b.<String, String>table("right"), StreamsOracle::pair)));
         TOPOLOGIES.put("table_left_join", b -> writeTable(b.<String, String>table("left").leftJoin(

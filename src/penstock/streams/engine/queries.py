@@ -33,6 +33,7 @@ from penstock.streams.engine.keyed import Clock
 from penstock.streams.engine.lateness import late_of, results_of, without_the_others
 from penstock.streams.engine.processing import processed
 from penstock.streams.engine.records import KEY_VALUE, records, visible
+from penstock.streams.engine.regrouping import regrouped
 from penstock.streams.engine.steps import applied
 from penstock.streams.nodes import (
     Aggregate,
@@ -44,6 +45,7 @@ from penstock.streams.nodes import (
     Node,
     Peek,
     Process,
+    Regroup,
     Sink,
     Source,
     StreamJoin,
@@ -270,6 +272,8 @@ class Compiler:
                     return folded(node, frames)
                 case Aggregate():
                     return aggregated(node, frames[0])
+                case Regroup():
+                    return regrouped(node, frames[0])
                 case Process():
                     return processed(node, frames[0], self._clock(node))
                 case StreamJoin():
@@ -316,7 +320,9 @@ def _check_written(node: Sink, frame: DataFrame, forms: tuple[Serde, Serde]) -> 
 def _types(stateful: Node, frames: dict[Node, DataFrame]) -> dict[str, str]:
     """The types of what a step keeps, by names for people."""
     kept = {"type of keys": (frames[stateful.parents[0]], "key")}
-    if isinstance(stateful, Aggregate):
+    if isinstance(stateful, Regroup):
+        kept["type of rows"] = (frames[stateful.parents[0]], "value")
+    elif isinstance(stateful, Aggregate):
         kept["type of results"] = (frames[stateful], "value")
     elif isinstance(stateful, Join):
         kept |= {
