@@ -15,6 +15,7 @@ from penstock.streams import (
     LONG,
     TEXT,
     Application,
+    GlobalTable,
     Stream,
     TopologyError,
     col,
@@ -104,8 +105,25 @@ _MISTAKES: list[tuple[Callable[[], Any], str]] = [
         lambda: _orders().group_by_key().window(tumbling("1 minute"), late="late").count().suppress(),
         "say emit='final' in its window, not suppress",
     ),
+    (lambda: _orders().join(_names()), "a join with a global table needs on=, an expression for what to look up"),
+    (lambda: _orders().join(_names(), on=lambda order: order.customer), "give an expression, as in on=col.customer"),
+    (lambda: _orders().join(_orders().to_table(), on="customer"), "on= is for global tables"),
+    (lambda: _orders().to_table().join(_names()), "give a table; stream.to_table() makes one of a stream"),  # type: ignore[arg-type]
+    (
+        lambda: _orders().to_table().group_by("customer").reduce(lambda a, b: a, lambda a: a),
+        "reduce: subtractor needs a function of result and value, or of key, result and value",
+    ),
+    (
+        lambda: _orders().to_table().group_by("customer").aggregate(0, max, max, returns="INT"),  # type: ignore[arg-type]
+        "aggregate got 0: give a function that makes the first result",
+    ),
+    (lambda: _orders().to_table().group_by(lambda order: 1), "say what type it returns"),
     (lambda: _orders().group_by_key().count().suppress(), "suppress must follow a windowed aggregation at once"),
 ]
+
+
+def _names() -> GlobalTable:
+    return _application().global_table("names", key=TEXT, value=TEXT)
 
 
 def _counted_twice() -> None:

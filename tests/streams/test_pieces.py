@@ -197,3 +197,26 @@ def test_there_are_two_forms_of_drawings() -> None:
     orders.to("out")
     with pytest.raises(ConfigurationError, match="use 'svg' or 'mermaid'"):
         app.draw("png")
+
+
+def test_a_global_table_is_shown_as_one() -> None:
+    app, orders = _start()
+    orders.join(app.global_table("users"), on=col.customer, step="named").to("out", value=json())
+    pieces = cut(app.topology)
+    assert _shown(pieces) == [("shop-named", ["stream-1", "global-table-1"], ["sink-1"])]
+    assert "  Global table: global-table-1 (users (text, json))\n" in app.describe()
+    assert "  Processor: named (inner, on customer; store: named)\n" in app.describe()
+    assert "global table: text, json" in app.draw("mermaid")
+
+
+def test_a_grouped_table_goes_through_a_repartition_topic() -> None:
+    app, orders = _start()
+    orders.to_table().group_by(col.customer, step="by-customer").count().to_stream().to("out")
+    pieces = cut(app.topology)
+    assert _shown(pieces) == [
+        ("shop-by-customer", ["stream-1"], ["by-customer"]),
+        ("shop-count-1", ["by-customer"], ["sink-1"]),
+    ]
+    (topic,) = pieces.internal.values()
+    assert (topic.name, topic.cleanup_policy) == ("shop-by-customer-repartition", "delete")
+    assert "  Processor: by-customer (customer; store: by-customer)\n" in app.describe()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from penstock.streams.application import Application
 from penstock.streams.expressions import Expression, col, fn
-from penstock.streams.grouped import CogroupedStream, GroupedStream
+from penstock.streams.grouped import CogroupedStream, GroupedStream, GroupedTable
 from penstock.streams.places import TopologyError
 from penstock.streams.processors import (
     STREAM_TIME,
@@ -28,7 +28,7 @@ from penstock.streams.processors import (
 )
 from penstock.streams.serdes import BYTES, INT, LONG, TEXT, Serde, custom, json, windowed
 from penstock.streams.stream import Stream
-from penstock.streams.table import Table
+from penstock.streams.table import GlobalTable, Table
 from penstock.streams.topology import Topology
 from penstock.streams.windows import hopping, session, sliding, tumbling, within
 
@@ -38,7 +38,9 @@ __all__ = [
     "CogroupedStream",
     "Context",
     "Expression",
+    "GlobalTable",
     "GroupedStream",
+    "GroupedTable",
     "INT",
     "LONG",
     "Processor",

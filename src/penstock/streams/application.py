@@ -16,7 +16,7 @@ from penstock.streams.nodes import Node, Source
 from penstock.streams.places import Place, TopologyError, caller
 from penstock.streams.serdes import Serde
 from penstock.streams.stream import Stream
-from penstock.streams.table import Table
+from penstock.streams.table import GlobalTable, Table
 from penstock.streams.topology import Topology, checked
 
 if TYPE_CHECKING:
@@ -134,6 +134,16 @@ class Application:
         source = self._source((topic,), key, value, timestamp, step, is_table=True)
         return Table(self._builder, source, source.key, source.value)
 
+    def global_table(
+        self, topic: str, *, key: Serde | None = None, value: Serde | None = None, step: str | None = None
+    ) -> GlobalTable:
+        """A table in which streams look something up by an expression, whatever their keys are.
+
+        Its time is not that of the streams: a record sees what the table says when it is read.
+        """
+        source = self._source((topic,), key, value, None, step, is_table=True, is_global=True)
+        return GlobalTable(self._builder, source, source.key, source.value)
+
     def _source(
         self,
         topics: tuple[str, ...],
@@ -143,6 +153,7 @@ class Application:
         step: str | None,
         *,
         is_table: bool,
+        is_global: bool = False,
     ) -> Source:
         given = {"key": key or self._builder.default_key, "value": value or self._builder.default_value}
         for what, serde in given.items():
@@ -156,11 +167,12 @@ class Application:
                     )
         return self._builder.add(
             Source,
-            "table" if is_table else "stream",
+            "global-table" if is_global else "table" if is_table else "stream",
             step,
             (),
             topics=topics,
             is_table=is_table,
+            is_global=is_global,
             timestamp=None if timestamp is None else expression(timestamp),
             **given,
         )

@@ -70,6 +70,13 @@ def joined(given: Any, fields: Mapping[str, Any], returns: str | None) -> Change
     return None if given is None and not fields else change(given, fields, returns, "join")
 
 
+def joined_on(given: Any) -> Expression:
+    """The expression by which a user wants to look something up."""
+    if not isinstance(given, (str, Expression)):
+        raise TopologyError(caller(), f"on={given!r} cannot be: give an expression, as in on=col.customer, or SQL text")
+    return expression(given)
+
+
 def condition(given: Any, what: str) -> Change:
     """A condition: as a change, of which the type is known."""
     return change(given, {}, "BOOLEAN", what)

@@ -49,7 +49,7 @@ def _internal_sink(topic: InternalTopic) -> Iterator[str]:
 
 def _kind(node: Node) -> str:
     if isinstance(node, Source):
-        return "Table" if node.is_table else "Source"
+        return "Global table" if node.is_global else "Table" if node.is_table else "Source"
     if isinstance(node, Sink):
         return "Sink"
     return "Processor"

@@ -59,7 +59,9 @@ def _add(graph: Graph, node: Node, pieces: Pieces) -> None:
 def _vertices(graph: Graph, node: Node) -> list[int]:
     """What stands for a step: of sources and sinks, their topics."""
     if isinstance(node, Source):
-        detail = f"{'table' if node.is_table else 'stream'}: {node.key}, {node.value}"
+        detail = (
+            f"{'global table' if node.is_global else 'table' if node.is_table else 'stream'}: {node.key}, {node.value}"
+        )
         return [graph.vertex(TOPIC, topic, detail) for topic in node.topics]
     if isinstance(node, Sink):
         return [graph.vertex(TOPIC, node.topic, f"{node.key}, {node.value}")]

@@ -53,7 +53,7 @@ class GroupedStream:
 
     def reduce(self, function: Callable[..., Any], *, step: str | None = None) -> Table:
         """One value of many, of the same type: `function(result, value)`. The first value is the first result."""
-        self._check_function(function, "reduce")
+        _check_function(function, "reduce")
         return self._aggregated("reduce", Fold(None, (function,), None), self.value, step)
 
     def aggregate(
@@ -88,7 +88,7 @@ class GroupedStream:
 
     def cogroup(self, adder: Callable[..., Any]) -> CogroupedStream:
         """Begin to fold several grouped streams into one table."""
-        self._check_function(adder, "cogroup")
+        _check_function(adder, "cogroup")
         return CogroupedStream(self, ((self.node, adder),))
 
     def _folded(
@@ -101,16 +101,12 @@ class GroupedStream:
     ) -> Table:
         if returns is None:
             raise TopologyError(caller(), "aggregate got Python functions: say what type results have: returns='INT'")
-        self._check_function(adder, "aggregate")
+        _check_function(adder, "aggregate")
         if isinstance(self.in_window, SessionWindow) and merge is None:
             raise TopologyError(
                 caller(), "aggregate in sessions needs merge=, a function that makes one of two results"
             )
         return self._aggregated("aggregate", Fold(initial, (adder,), returns, merge), None, step)
-
-    def _check_function(self, function: Callable[..., Any], what: str) -> None:
-        if not callable(function) or not (takes(function, 2) or takes(function, 3)):
-            raise TopologyError(caller(), f"{what} needs a function of result and value, or of key, result and value")
 
     def _aggregated(
         self, kind: str, computes: Count | Columns | Fold, value: Serde | None, step: str | None, *others: Node
@@ -137,6 +133,11 @@ class GroupedStream:
         self.builder.add(Sink, "sink", None, [late], topic=topic, **serdes)
 
 
+def _check_function(function: Callable[..., Any], what: str) -> None:
+    if not callable(function) or not (takes(function, 2) or takes(function, 3)):
+        raise TopologyError(caller(), f"{what} needs a function of result and value, or of key, result and value")
+
+
 def _needs_python(window: Window | None) -> bool:
     """Whether Spark's own aggregations do not know such a window."""
     return isinstance(window, SlidingWindow) or (isinstance(window, SessionWindow) and window.emit == UPDATES)
@@ -144,6 +145,10 @@ def _needs_python(window: Window | None) -> bool:
 
 def _one_more(count: int, _: Any) -> int:
     return count + 1
+
+
+def _one_less(count: int, _: Any) -> int:
+    return count - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +160,7 @@ class CogroupedStream:
 
     def cogroup(self, other: GroupedStream, adder: Callable[..., Any]) -> CogroupedStream:
         """Take in one more stream."""
-        self.first._check_function(adder, "cogroup")
+        _check_function(adder, "cogroup")
         return replace(self, parts=(*self.parts, (other.node, adder)))
 
     def window(self, window: Window) -> CogroupedStream:
@@ -169,3 +174,55 @@ class CogroupedStream:
             raise TopologyError(caller(), "cogroup cannot merge sessions: merge the streams and aggregate them")
         others = [node for node, _ in self.parts[1:]]
         return self.first._aggregated("cogroup", Fold(initial, adders, returns), None, step, *others)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedTable:
+    """The rows of a table by another key. Each row is in one group, or in none if its new key is null.
+
+    A change takes the old value out of the group that it was in, then puts the new one into its own; a deleted row
+    is taken out.
+    """
+
+    builder: Builder
+    node: Node
+    key: Serde | None
+    value: Serde | None
+
+    def count(self, *, step: str | None = None) -> Table:
+        """How many rows. A group that has lost all of them has 0."""
+        return self._folded("count", Fold(int, (_one_more,), "BIGINT", None, "count", _one_less), LONG, step)
+
+    def reduce(self, adder: Callable[..., Any], subtractor: Callable[..., Any], *, step: str | None = None) -> Table:
+        """One value of many, of the same type: `adder(result, value)` takes one in, `subtractor(result, value)` out.
+
+        The first value of a group is its first result. A result of None deletes the group.
+        """
+        self._check(adder, subtractor, "reduce")
+        return self._folded("reduce", Fold(None, (adder,), None, subtractor=subtractor), self.value, step)
+
+    def aggregate(
+        self,
+        initial: Callable[[], Any],
+        adder: Callable[..., Any],
+        subtractor: Callable[..., Any],
+        *,
+        returns: str,
+        step: str | None = None,
+    ) -> Table:
+        """What functions make of the rows, beginning with `initial()`.
+
+        `adder(result, value)` takes one in and `subtractor(result, value)` out; both may take the key before these.
+        """
+        if not callable(initial):
+            raise TopologyError(caller(), f"aggregate got {initial!r}: give a function that makes the first result")
+        self._check(adder, subtractor, "aggregate")
+        return self._folded("aggregate", Fold(initial, (adder,), returns, subtractor=subtractor), None, step)
+
+    def _check(self, adder: Callable[..., Any], subtractor: Callable[..., Any], what: str) -> None:
+        for name, function in (("adder", adder), ("subtractor", subtractor)):
+            _check_function(function, f"{what}: {name}")
+
+    def _folded(self, kind: str, fold: Fold, value: Serde | None, step: str | None) -> Table:
+        node = self.builder.add(Aggregate, kind, step, [self.node], computes=fold, window=None)
+        return Table(self.builder, node, self.key, value)

@@ -46,6 +46,7 @@ class Source(Node):
     value: Serde
     is_table: bool
     timestamp: Expression | None = None
+    is_global: bool = False
 
     @property
     def detail(self) -> str:
@@ -190,6 +191,7 @@ class Fold:
     returns: str | None  # None: as the values are
     merge: Callable[..., Any] | None = None  # two results into one, for sessions; None: as a value is added
     shown: str | None = None
+    subtractor: Callable[..., Any] | None = None  # takes a value out again; then values are changes, old and new
 
     def __str__(self) -> str:
         return self.shown or ("reduce" if self.initial is None else f"fold to {self.returns}")
@@ -231,9 +233,25 @@ class Process(Node):
         return f"{type(self.processor).__name__}, {self.processor.clock}"
 
 
+@dataclass(frozen=True, eq=False)
+class Regroup(Node):
+    """A table's rows by another key: what a change takes out of a group and what it puts into one.
+
+    Values have the fields `old` and `new`. If the group stays the same both are there, else there are two records.
+    """
+
+    key: Change
+
+    has_state = True
+
+    @property
+    def detail(self) -> str:
+        return str(self.key)
+
+
 def is_keyed(node: Node) -> bool:
     """Whether a step's state is Python objects by key."""
-    return isinstance(node, Process) or (isinstance(node, Aggregate) and isinstance(node.computes, Fold))
+    return isinstance(node, (Process, Regroup)) or (isinstance(node, Aggregate) and isinstance(node.computes, Fold))
 
 
 # ---- joins ----
@@ -265,8 +283,29 @@ class StreamJoin(Join):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamTableJoin(Join):
+class Lookup(Join):
+    """A join with tables that are kept in no state of Spark's: after a restart they are read from their topics."""
+
+    @property
+    def tables(self) -> tuple[Node, ...]:
+        """The parents whose rows it keeps."""
+        return self.parents[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamTableJoin(Lookup):
     """A stream and a table: each record with what the table says about its key."""
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalJoin(Lookup):
+    """A stream and a global table: each record with what the table says about the key that `on` gives."""
+
+    on: Expression
+
+    @property
+    def detail(self) -> str:
+        return f"{self.kind}, on {self.on!r}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client.errors import ConfigurationError
-from penstock.streams.nodes import Aggregate, Fold, Join, Node, StreamJoin, StreamTableJoin
+from penstock.streams.nodes import Aggregate, Fold, Join, Lookup, Node, Regroup, StreamJoin
 from penstock.streams.pieces import Piece, Pieces
 from penstock.streams.windows import TimeWindow, Window, text_of
 
@@ -75,8 +75,8 @@ def _query(piece: Piece, pieces: Pieces, types: Mapping[str, str]) -> QueryShape
 
 
 def has_spark_state(stateful: Node | None) -> bool:
-    """Whether Spark keeps state for a step. The table of a stream-table join is in its topic only."""
-    return stateful is not None and not isinstance(stateful, StreamTableJoin)
+    """Whether Spark keeps state for a step. The tables of a lookup are in their topics only."""
+    return stateful is not None and not isinstance(stateful, Lookup)
 
 
 def _state(stateful: Node) -> dict[str, str]:
@@ -85,8 +85,10 @@ def _state(stateful: Node) -> dict[str, str]:
         computes = "a Python function" if isinstance(stateful.computes, Fold) else str(stateful.computes)
         found = {"kind": "aggregation", "computes": computes}
         return found if stateful.window is None else {**found, **_window(stateful.window)}
-    if isinstance(stateful, StreamTableJoin):
+    if isinstance(stateful, Lookup):
         return {"kind": "lookup"}
+    if isinstance(stateful, Regroup):
+        return {"kind": "grouping of a table", "key": str(stateful.key)}
     if not isinstance(stateful, Join):
         return {"kind": type(stateful).__name__}
     # Spark keeps of both sides only what the joined value is made of.

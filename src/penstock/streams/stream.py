@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.streams.changes import Change, change, condition, joined
+from penstock.streams.changes import Change, change, condition, joined, joined_on
 from penstock.streams.nodes import (
     INNER,
     LEFT,
@@ -18,6 +18,7 @@ from penstock.streams.nodes import (
     Branch,
     Filter,
     FlatMap,
+    GlobalJoin,
     Map,
     Merge,
     Node,
@@ -37,7 +38,7 @@ from penstock.streams.windows import JoinWindow
 if TYPE_CHECKING:
     from penstock.streams.application import Builder
     from penstock.streams.grouped import GroupedStream
-    from penstock.streams.table import Table
+    from penstock.streams.table import GlobalTable, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,18 +196,19 @@ class Stream:
     # ---- joins ----
 
     def join(
-        self, other: Stream | Table, window: JoinWindow | None = None, value: Any = None, **options: Any
+        self, other: Stream | Table | GlobalTable, window: JoinWindow | None = None, value: Any = None, **options: Any
     ) -> Stream:
         """Pairs of records with the same key: of two streams, not too far apart in time; or with a table's row.
 
-        `window` is `within("10 seconds")`; for a table there is none. Without `value` or fields by name, values have
+        `window` is `within("10 seconds")`; for a table there is none. For a global table, `on=col.customer` says
+        what to look up in it. Without `value` or fields by name, values have
         the fields `left` and `right`; else these names can be used: `total=col.left.amount + col.right.amount`. A
         function gets left and right. Other options: `returns`, `step`, `repartition=False`.
         """
         return self._join(INNER, other, window, value, **options)
 
     def left_join(
-        self, other: Stream | Table, window: JoinWindow | None = None, value: Any = None, **options: Any
+        self, other: Stream | Table | GlobalTable, window: JoinWindow | None = None, value: Any = None, **options: Any
     ) -> Stream:
         """As `join`; and records of this stream that found no partner: with a stream, when their window is closed."""
         return self._join(LEFT, other, window, value, **options)
@@ -218,16 +220,28 @@ class Stream:
     def _join(
         self,
         kind: str,
-        other: Stream | Table,
+        other: Stream | Table | GlobalTable,
         window: JoinWindow | None,
         value: Any,
         *,
         returns: str | None = None,
         step: str | None = None,
         repartition: bool = True,
+        on: Any = None,
         **fields: Any,
     ) -> Stream:
-        self._check_key(repartition, "join")
+        from penstock.streams.table import GlobalTable
+
+        is_global = isinstance(other, GlobalTable)
+        if is_global != (on is not None):
+            raise TopologyError(
+                caller(),
+                "a join with a global table needs on=, an expression for what to look up, as in on=col.customer"
+                if is_global
+                else "on= is for global tables: make one with app.global_table, or join by key",
+            )
+        if not is_global:
+            self._check_key(repartition, "join")
         if isinstance(other, Stream):
             other._check_key(repartition, "join")
             if not isinstance(window, JoinWindow):
@@ -238,11 +252,14 @@ class Stream:
             raise TopologyError(
                 caller(), "a join with a table has no window: leave it out, and give value= by its name"
             )
-        key = common_key(self.key, other.key)
+        key = self.key if is_global else common_key(self.key, other.key)
         made = joined(value, fields, returns)
         parents = [self.node, other.node]
         node: Node
-        if isinstance(other, Stream):
+        if is_global:
+            options = {"kind": kind, "value": made, "on": joined_on(on)}
+            node = self.builder.add(GlobalJoin, f"{kind}-global-lookup", step, parents, **options)
+        elif isinstance(other, Stream):
             name = f"{kind}-join"
             node = self.builder.add(StreamJoin, name, step, parents, kind=kind, window=window, value=made)
         else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.streams.changes import change, condition, joined
-from penstock.streams.nodes import INNER, LEFT, OUTER, Aggregate, Filter, Map, Node, Store, TableJoin, ToStream
+from penstock.streams.nodes import INNER, LEFT, OUTER, Aggregate, Filter, Map, Node, Regroup, Store, TableJoin, ToStream
 from penstock.streams.places import TopologyError, caller
 from penstock.streams.serdes import Serde, common_key
 from penstock.streams.stream import Stream
@@ -14,6 +14,7 @@ from penstock.streams.windows import FINAL
 
 if TYPE_CHECKING:
     from penstock.streams.application import Builder
+    from penstock.streams.grouped import GroupedTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +71,19 @@ class Table:
         )
         return replace(self, node=node)
 
+    def group_by(
+        self, given: Any, *, returns: str | None = None, key: Serde | None = None, step: str | None = None
+    ) -> GroupedTable:
+        """The table's rows by another key. A row that changes leaves the group it was in.
+
+        `key` says how the new key is written, for whoever writes the results.
+        """
+        from penstock.streams.grouped import GroupedTable
+
+        group = change(given, {}, returns, "group_by")
+        node = self.builder.add(Regroup, "group-by", step, [self.node], key=group)
+        return GroupedTable(self.builder, node, key, self.value)
+
     def join(self, other: Table, value: Any = None, **options: Any) -> Table:
         """What both tables say about a key, for keys that are in both.
 
@@ -108,3 +122,18 @@ class Table:
             is_table=True,
         )
         return Table(self.builder, node, self.key, self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalTable:
+    """A table in which any stream can look something up, by any expression: `stream.join(table, on=col.customer)`."""
+
+    builder: Builder
+    node: Node
+    key: Serde | None
+    value: Serde | None
+
+    def store(self, name: str) -> GlobalTable:
+        """Let the table's rows be asked for under a name, while the application runs; returns the table."""
+        self.builder.add(Store, "store", f"store-{name}", [self.node], store=name)
+        return self

@@ -26,6 +26,7 @@ import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.KeyValueMapper;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Repartitioned;
@@ -162,11 +163,28 @@ public final class StreamsOracle {
             b.<String, String>table("right"), StreamsOracle::pair).to("out"));
         TOPOLOGIES.put("lookup_left_join", b -> left(b).leftJoin(
             b.<String, String>table("right"), StreamsOracle::pair).to("out"));
+        KeyValueMapper<String, String, String> asked = (k, v) ->
+            v == null || v.equals("ccc") ? null : "k" + (1 + v.length() % 3);
+        TOPOLOGIES.put("global_join", b -> left(b).join(
+            b.<String, String>globalTable("right"), asked, StreamsOracle::pair).to("out"));
+        TOPOLOGIES.put("global_left_join", b -> left(b).leftJoin(
+            b.<String, String>globalTable("right"), asked, StreamsOracle::pair).to("out"));
         TOPOLOGIES.put("table", b -> writeTable(b.<String, String>table("left")));
         TOPOLOGIES.put("table_filter", b -> writeTable(b.<String, String>table("left").filter((k, v) -> v.length() > 1)));
         TOPOLOGIES.put("table_map_values", b -> writeTable(b.<String, String>table("left").mapValues(v -> v + "!")));
         TOPOLOGIES.put("to_table", b -> writeTable(
             b.<String, String>table("left").mapValues(v -> v + "!").toStream().toTable()));
+        TOPOLOGIES.put("table_group_count", b -> writeTable(b.<String, String>table("left")
+            .groupBy((k, v) -> KeyValue.pair(v.substring(0, 1), v)).count()));
+        TOPOLOGIES.put("table_group_reduce", b -> writeTable(b.<String, String>table("left")
+            .mapValues(v -> (long) v.length(), Materialized.with(Serdes.String(), Serdes.Long()))
+            .groupBy((k, v) -> KeyValue.pair("g" + v % 2, v), Grouped.with(Serdes.String(), Serdes.Long()))
+            .reduce((sum, v) -> sum + v, (sum, v) -> sum - v == 0 ? null : sum - v,
+                Materialized.with(Serdes.String(), Serdes.Long()))));
+        TOPOLOGIES.put("table_group_aggregate", b -> writeTable(b.<String, String>table("left")
+            .groupBy((k, v) -> KeyValue.pair(v.equals("ccc") ? null : k.substring(0, 1) + v.length() % 2, v))
+            .aggregate(() -> 0L, (k, v, sum) -> sum + v.length(), (k, v, sum) -> sum - v.length(),
+                Materialized.with(Serdes.String(), Serdes.Long()))));
         TOPOLOGIES.put("table_join", b -> writeTable(b.<String, String>table("left").join(
             b.<String, String>table("right"), StreamsOracle::pair)));
         TOPOLOGIES.put("table_left_join", b -> writeTable(b.<String, String>table("left").leftJoin(

@@ -17,7 +17,7 @@ from penstock.client.admin import Admin
 from penstock.client.errors import PenstockError
 from penstock.client.records import TopicPartition
 from penstock.spark.sink import source_offsets
-from penstock.streams.nodes import StreamTableJoin
+from penstock.streams.nodes import Lookup
 from penstock.streams.pieces import Pieces
 
 logger = logging.getLogger(__name__)
@@ -33,8 +33,10 @@ def done_with(pieces: Pieces, committed: Callable[[str], Offsets]) -> dict[Topic
     for node, topic in pieces.internal.items():
         readers = [piece for piece in pieces.pieces if node in piece.inputs]
         is_table = any(
-            isinstance(one.stateful, StreamTableJoin) and node in pieces.needed_for(one.stateful.parents[1])
+            node in pieces.needed_for(table)
             for one in readers
+            if isinstance(one.stateful, Lookup)
+            for table in one.stateful.tables
         )
         if topic.is_cleaned and readers and not is_table:
             offsets = [committed(piece.name) for piece in readers]

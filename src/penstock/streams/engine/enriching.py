@@ -1,18 +1,24 @@
-"""Stream-table joins: each record of a stream gets what a table says about its key.
+"""Stream-table joins: each record of a stream gets what a table says about its key, or about another of its fields.
 
 It is done to micro-batches, with no state of Spark's. Within a batch, a record sees the table's rows that are not
 younger than itself, and all rows of earlier batches. Those are kept as a cached frame, the newest row of each key,
 which every batch makes anew. After a restart it is read from the table's topics, up to where the last batch ended.
+In a global table, a record sees all rows that have come, be they younger or not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.streams.engine.joining import check_keys, joined_value
-from penstock.streams.engine.records import COLUMNS, records
-from penstock.streams.nodes import INNER, StreamTableJoin
+from penstock.streams.engine.columns import column
+from penstock.streams.engine.joining import check_keys, check_on, joined_value
+from penstock.streams.engine.records import COLUMNS, records, visible
+from penstock.streams.nodes import INNER, GlobalJoin, Node, StreamTableJoin
+
+Tables = Mapping[Node, DataFrame]  # what `newest` gave after the last batch
 
 
 def enriched(node: StreamTableJoin, frames: list[DataFrame], earlier: DataFrame | None) -> DataFrame:
@@ -40,6 +46,17 @@ def enriched(node: StreamTableJoin, frames: list[DataFrame], earlier: DataFrame 
     ).withColumn("right", f.col("answer.value"))
     found = made.where(f.col("right").isNotNull()) if node.kind == INNER else made
     return records(found.withColumn("value", joined_value(node)))
+
+
+def looked_up(node: GlobalJoin, frames: list[DataFrame], earlier: DataFrame | None) -> DataFrame:
+    """A micro-batch of the stream, joined with the global table as it is after the batch."""
+    stream, table = frames
+    counted = visible(stream.where(f.col("value").isNotNull()))
+    asking = counted.withColumn("asked", column(node, node.on)).select(*COLUMNS, "asked")
+    check_on(node, asking, table)
+    known = newest(table, earlier).select(f.col("key").alias("known_key"), f.col("said.value").alias("right"))
+    joined = asking.join(known, f.col("asked") == f.col("known_key"), "inner" if node.kind == INNER else "left")
+    return records(joined.withColumn("left", f.col("value")).withColumn("value", joined_value(node)))
 
 
 def newest(table: DataFrame, earlier: DataFrame | None) -> DataFrame:

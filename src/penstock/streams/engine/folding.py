@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from penstock.streams.changes import takes
 from penstock.streams.engine.aggregating import counting
@@ -34,9 +35,12 @@ def folded(node: Aggregate, frames: list[DataFrame]) -> DataFrame:
     fold, window = node.computes, node.window
     check_same_types(node, frames, ("key",))
     counted = [counting(frame) for frame in frames]
-    step = _folding(fold) if window is None else _folding_windows(fold, window, with_late=node.late)
+    step = _step(fold, window, with_late=node.late)
     made = keyed(counted, step, timed=window is not None)
     key_kind, value_kind = (frames[0].schema[name].dataType for name in ("key", "value"))
+    if fold.subtractor is not None:
+        assert isinstance(value_kind, StructType)
+        value_kind = value_kind["new"].dataType
     key = unpacked("packed_key", key_kind)
     if window is not None:
         times = (f.timestamp_millis(name).alias(name) for name in ("start", "end"))
@@ -57,6 +61,32 @@ def folded(node: Aggregate, frames: list[DataFrame]) -> DataFrame:
 
 def _of(side: int) -> Column:
     return f.when(f.col("side") == side, f.col("packed"))
+
+
+def _step(fold: Fold, window: Window | None, *, with_late: bool) -> Step:
+    if fold.subtractor is not None:
+        return _folding_changes(fold, fold.subtractor)
+    return _folding(fold) if window is None else _folding_windows(fold, window, with_late=with_late)
+
+
+def _folding_changes(fold: Fold, subtractor: Callable[..., Any]) -> Step:
+    """All rows of a group: what was is taken out before what is comes in. Without a result there is no group."""
+    add, subtract = _with_key(fold.adders[0]), _with_key(subtractor)
+
+    def step(memory: Memory, arrived: list[Any], now_ms: int) -> Iterator[Made]:
+        slot: Slot = memory.content or Slot()
+        key = pickle.loads(memory.packed_key)
+        for row in arrived:
+            change = pickle.loads(row.packed)
+            slot.newest = max(slot.newest if slot.result is not None else -1, row.micros // 1000)
+            if change.old is not None and slot.result is not None:
+                slot.result = subtract(key, slot.result, change.old)
+            if change.new is not None:
+                slot.result = _added(fold, add, key, change.new, slot.result)
+        memory.content = None if slot.result is None else slot
+        yield Made(memory.packed_key, _packed(slot.result), slot.newest * 1000)
+
+    return step
 
 
 def _folding(fold: Fold) -> Step:

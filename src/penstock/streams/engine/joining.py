@@ -87,6 +87,13 @@ def joined_value(node: Join) -> Column:
     return f.struct(*SIDES) if node.value is None else changed(node, node.value, SIDES)
 
 
+def check_on(node: Join, asking: DataFrame, table: DataFrame) -> None:
+    """Refuse to look up what cannot be a key of the table. What is looked up is in the column `asked`."""
+    asked, key = asking.schema["asked"].dataType.simpleString(), table.schema["key"].dataType.simpleString()
+    if asked != key:
+        raise TopologyError(node.place, f"{node.name}: on= gives {asked}, and the table's keys are {key}: cast it")
+
+
 def check_keys(node: Join, frames: list[DataFrame], where: tuple[str, str] = ("on the left", "on the right")) -> None:
     """Refuse to join by keys of different types."""
     left, right = (frame.schema["key"].dataType.simpleString() for frame in frames)

@@ -25,7 +25,7 @@ from penstock.spark.serde import Serde
 from penstock.spark.sink import offsets_before, watermark_before
 from penstock.streams.engine.aggregating import aggregated
 from penstock.streams.engine.columns import column
-from penstock.streams.engine.enriching import enriched, newest
+from penstock.streams.engine.enriching import Tables, enriched, looked_up, newest
 from penstock.streams.engine.folding import folded
 from penstock.streams.engine.forms import Internal, form
 from penstock.streams.engine.joining import SIDES, joined_streams, joined_tables
@@ -33,15 +33,19 @@ from penstock.streams.engine.keyed import Clock
 from penstock.streams.engine.lateness import late_of, results_of, without_the_others
 from penstock.streams.engine.processing import processed
 from penstock.streams.engine.records import KEY_VALUE, records, visible
+from penstock.streams.engine.regrouping import regrouped
 from penstock.streams.engine.steps import applied
 from penstock.streams.nodes import (
     Aggregate,
     Fold,
+    GlobalJoin,
     Join,
     Late,
+    Lookup,
     Node,
     Peek,
     Process,
+    Regroup,
     Sink,
     Source,
     StreamJoin,
@@ -76,11 +80,11 @@ class Query:
 
     piece: Piece
     head: DataFrame
-    tail: Callable[[DataFrame, DataFrame | None], dict[Node, DataFrame]]
+    tail: Callable[[DataFrame, Tables], dict[Node, DataFrame]]
     topics: dict[Node, str]
     output_mode: str
     forms: dict[Node, tuple[Serde, Serde]]
-    restored: Callable[[Mapping[TopicPartition, int]], DataFrame]
+    restored: Callable[[Mapping[TopicPartition, int]], Tables]
     types: Mapping[str, str]  # of what Spark keeps as state
 
     def start(self, around: Surroundings, trigger: Mapping[str, Any] | None = None) -> StreamingQuery:
@@ -116,12 +120,12 @@ class Query:
 
 
 class _Batches:
-    """What is done with the micro-batches of a query, from a start on. Owns the table of a stream-table join."""
+    """What is done with the micro-batches of a query, from a start on. Owns the tables of a lookup."""
 
     def __init__(self, query: Query, checkpoint: str) -> None:
         self._query = query
         self._checkpoint = checkpoint
-        self._table: DataFrame | None = None
+        self._tables: Tables | None = None
 
     def write(self, batch: DataFrame, batch_id: int, write: Callable[[DataFrame], None] | None) -> None:
         """Do with a micro-batch what the steps say. What several outputs are made of is computed once."""
@@ -129,20 +133,21 @@ class _Batches:
         join = query.piece.stateful
         if "late" in batch.columns:
             batch = without_the_others(batch, watermark_before(batch, self._checkpoint, batch_id))
-        is_shared = len(query.piece.outputs) > 1 or isinstance(join, StreamTableJoin)
+        is_shared = len(query.piece.outputs) > 1 or isinstance(join, Lookup)
         if is_shared:
             batch = batch.persist()
         try:
-            if isinstance(join, StreamTableJoin) and self._table is None:
-                self._table = query.restored(offsets_before(batch, self._checkpoint, batch_id))
-            frames = query.tail(batch, self._table)
+            if isinstance(join, Lookup) and self._tables is None:
+                self._tables = query.restored(offsets_before(batch, self._checkpoint, batch_id))
+            tables = self._tables or {}
+            frames = query.tail(batch, tables)
             for node in query.piece.outputs:
                 if isinstance(node, Peek) and node.is_end:
                     frames[node].write.format("noop").mode("overwrite").save()
             if write is not None:
                 write(reduce(DataFrame.union, [query.bytes_of(node, frames[node]) for node in query.topics]))
-            if isinstance(join, StreamTableJoin):
-                self._table = newest(frames[join.parents[1]], self._table).localCheckpoint()
+            if isinstance(join, Lookup):
+                self._tables = {one: newest(frames[one], tables[one]).localCheckpoint() for one in join.tables}
         finally:
             if is_shared:
                 batch.unpersist()
@@ -164,7 +169,7 @@ class Compiler:
         members = self._pieces.members(piece)
         stateful = piece.stateful
         types: Mapping[str, str] = {}
-        if stateful is None or isinstance(stateful, StreamTableJoin):
+        if stateful is None or isinstance(stateful, Lookup):
             head = self._read([topic for node in piece.inputs for topic in self._topics_of(node)])
             after = members
 
@@ -187,14 +192,14 @@ class Compiler:
                     return {stateful: batch}
                 return {stateful: results_of(batch), **{node: late_of(batch) for node in late}}
 
-        def tail(batch: DataFrame, table: DataFrame | None) -> dict[Node, DataFrame]:
-            return self._run(after, begin(batch), table)
+        def tail(batch: DataFrame, tables: Tables) -> dict[Node, DataFrame]:
+            return self._run(after, begin(batch), tables)
 
-        def restored(offsets: Mapping[TopicPartition, int]) -> DataFrame:
-            assert stateful is not None
-            return self._restored(stateful.parents[1], members, piece.inputs, offsets)
+        def restored(offsets: Mapping[TopicPartition, int]) -> Tables:
+            assert isinstance(stateful, Lookup)
+            return {one: self._restored(one, members, piece.inputs, offsets) for one in stateful.tables}
 
-        made = tail(head, None)  # only to know the types
+        made = tail(head, {})  # only to know the types
         topics: dict[Node, str] = {}
         forms: dict[Node, tuple[Serde, Serde]] = {}
         for node in piece.outputs:
@@ -236,7 +241,7 @@ class Compiler:
         reader = self._around.spark.read.format("penstock").options(**self._options(topics))
         raw = reader.option("endingOffsets", json.dumps(to_json(ends))).load() if ends else reader.load().limit(0)
         frames = {node: self._decoded(node, raw.where(f.col("topic").isin(*self._topics_of(node)))) for node in leaves}
-        made = self._run([node for node in members if node in needed], frames, None)
+        made = self._run([node for node in members if node in needed], frames, {})
         return newest(made[table], None).localCheckpoint()
 
     def _decoded(self, node: Node, raw: DataFrame) -> DataFrame:
@@ -251,28 +256,32 @@ class Compiler:
         return records(frame.where(f.col("key").isNotNull()) if is_table(node) else frame)
 
     def _run(
-        self, nodes: list[Node], frames: dict[Node, DataFrame], table: DataFrame | None = None
+        self, nodes: list[Node], frames: dict[Node, DataFrame], tables: Tables | None = None
     ) -> dict[Node, DataFrame]:
-        """Do steps one after the other, beginning with what is there. `table` is that of a stream-table join."""
+        """Do steps one after the other, beginning with what is there. `tables` are those of a lookup, before."""
         made = dict(frames)
         for node in nodes:
             if node not in made:
-                made[node] = self._done(node, [made[parent] for parent in node.parents], table)
+                made[node] = self._done(node, [made[parent] for parent in node.parents], tables or {})
         return made
 
-    def _done(self, node: Node, frames: list[DataFrame], table: DataFrame | None) -> DataFrame:
+    def _done(self, node: Node, frames: list[DataFrame], tables: Tables) -> DataFrame:
         try:
             match node:
                 case Aggregate(computes=Fold()):
                     return folded(node, frames)
                 case Aggregate():
                     return aggregated(node, frames[0])
+                case Regroup():
+                    return regrouped(node, frames[0])
                 case Process():
                     return processed(node, frames[0], self._clock(node))
                 case StreamJoin():
                     return joined_streams(node, frames)
                 case StreamTableJoin():
-                    return enriched(node, frames, table)
+                    return enriched(node, frames, tables.get(node.parents[1]))
+                case GlobalJoin():
+                    return looked_up(node, frames, tables.get(node.parents[1]))
                 case TableJoin():
                     return joined_tables(node, frames)
             return applied(node, frames)
@@ -311,7 +320,9 @@ def _check_written(node: Sink, frame: DataFrame, forms: tuple[Serde, Serde]) -> 
 def _types(stateful: Node, frames: dict[Node, DataFrame]) -> dict[str, str]:
     """The types of what a step keeps, by names for people."""
     kept = {"type of keys": (frames[stateful.parents[0]], "key")}
-    if isinstance(stateful, Aggregate):
+    if isinstance(stateful, Regroup):
+        kept["type of rows"] = (frames[stateful.parents[0]], "value")
+    elif isinstance(stateful, Aggregate):
         kept["type of results"] = (frames[stateful], "value")
     elif isinstance(stateful, Join):
         kept |= {
