@@ -176,7 +176,7 @@ class Sink:
         identity = self._transaction.identity
         plan = WritePlan(target, places, identity, is_transactional=True)
         _run(frame, layout, plan, self._options)
-        offsets = _source_offsets(frame, self._options.checkpoint, batch_id)
+        offsets = offsets_after(frame, self._options.checkpoint, batch_id)
         told = {partition: Committed(offset, f"batch {batch_id}") for partition, offset in offsets.items()}
         self._transaction.add_offsets(self._options.query, told)
         self._transaction.add_offsets(self._batches, {places[0]: Committed(batch_id + 1, self._checkpoint_id)})
@@ -209,7 +209,7 @@ class AtLeastOnceSink:
         """Write a micro-batch, again if Spark says so, and tell the group how far the sources are read."""
         rows = _spread(frame, self._options.tasks)
         rows.mapInArrow(_writing_at_least_once(self._options.target), _COUNT).collect()
-        commit_offsets(self._cluster, self._options.query, _source_offsets(frame, self._options.checkpoint, batch_id))
+        commit_offsets(self._cluster, self._options.query, offsets_after(frame, self._options.checkpoint, batch_id))
 
 
 def _cluster(options: SinkOptions) -> Cluster:
@@ -276,7 +276,7 @@ def source_offsets(log: str) -> dict[TopicPartition, int]:
 
 def offsets_before(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
     """How far the sources were read before a batch, as far as they are topics."""
-    return _source_offsets(frame, checkpoint, batch_id - 1) if batch_id else {}
+    return offsets_after(frame, checkpoint, batch_id - 1) if batch_id else {}
 
 
 def watermark_before(frame: DataFrame, checkpoint: str, batch_id: int) -> int:
@@ -287,7 +287,7 @@ def watermark_before(frame: DataFrame, checkpoint: str, batch_id: int) -> int:
     return int(json.loads(log.splitlines()[1])["batchWatermarkMs"])
 
 
-def _source_offsets(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
+def offsets_after(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
     """How far the sources are read with a batch, as far as they are topics."""
     return source_offsets(_read_text(frame, f"{checkpoint}/offsets/{batch_id}"))
 

@@ -2,13 +2,15 @@
 
 It is done to micro-batches, with no state of Spark's. Within a batch, a record sees the table's rows that are not
 younger than itself, and all rows of earlier batches. Those are kept as a cached frame, the newest row of each key,
-which every batch makes anew. After a restart it is read from the table's topics, up to where the last batch ended.
-In a global table, a record sees all rows that have come, be they younger or not.
+which a batch with rows of the table makes anew. Most batches have none: then the records just look into that frame.
+After a restart it is read from the table's topics, up to where the last batch ended. In a global table, a record sees
+all rows that have come, be they younger or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
@@ -16,19 +18,31 @@ from pyspark.sql import functions as f
 from penstock.streams.engine.columns import column
 from penstock.streams.engine.joining import check_keys, check_on, joined_value
 from penstock.streams.engine.records import COLUMNS, records, visible
-from penstock.streams.nodes import INNER, GlobalJoin, Node, StreamTableJoin
+from penstock.streams.nodes import INNER, GlobalJoin, Lookup, Node, StreamTableJoin
 
-Tables = Mapping[Node, DataFrame]  # what `newest` gave after the last batch
+# A table of so many rows is given to all tasks, instead of moving the stream's records to where its rows are.
+_ROWS_FOR_ALL = 100_000
 
 
-def enriched(node: StreamTableJoin, frames: list[DataFrame], earlier: DataFrame | None) -> DataFrame:
-    """A micro-batch of the stream, joined with the table. `earlier` is what `newest` gave after the last one."""
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a lookup: their rows before a micro-batch, as `kept` gave them; none before the first."""
+
+    rows: Mapping[Node, DataFrame] = field(default_factory=dict)
+    are_quiet: bool = False  # there are no rows of theirs in the micro-batch
+
+
+def enriched(node: StreamTableJoin, frames: list[DataFrame], tables: Tables) -> DataFrame:
+    """A micro-batch of the stream, joined with the table."""
     stream, table = frames
     check_keys(node, frames, ("in the stream", "in the table"))
+    earlier = tables.rows.get(node.parents[1])
     before = newest(table.limit(0), None) if earlier is None else earlier
     counted = stream.where(f.col("value").isNotNull())
     if node.kind == INNER:
         counted = counted.where(f.col("key").isNotNull())
+    if tables.are_quiet:
+        return _joined(node, counted.withColumn("asked", f.col("key")), before)
     rows = f.struct(*(name for name in COLUMNS if name != "key")).alias("row")
     asking = counted.select("key", "timestamp", f.lit(1).alias("turn"), rows, _nothing(table).alias("said"))
     saying = table.select(
@@ -48,15 +62,27 @@ def enriched(node: StreamTableJoin, frames: list[DataFrame], earlier: DataFrame 
     return records(found.withColumn("value", joined_value(node)))
 
 
-def looked_up(node: GlobalJoin, frames: list[DataFrame], earlier: DataFrame | None) -> DataFrame:
+def looked_up(node: GlobalJoin, frames: list[DataFrame], tables: Tables) -> DataFrame:
     """A micro-batch of the stream, joined with the global table as it is after the batch."""
     stream, table = frames
     counted = visible(stream.where(f.col("value").isNotNull()))
     asking = counted.withColumn("asked", column(node, node.on)).select(*COLUMNS, "asked")
     check_on(node, asking, table)
-    known = newest(table, earlier).select(f.col("key").alias("known_key"), f.col("said.value").alias("right"))
+    earlier = tables.rows.get(node.parents[1])
+    return _joined(node, asking, earlier if tables.are_quiet and earlier is not None else newest(table, earlier))
+
+
+def _joined(node: Lookup, asking: DataFrame, table: DataFrame) -> DataFrame:
+    """Records with what the newest rows of a table say of what is `asked`."""
+    known = table.select(f.col("key").alias("known_key"), f.col("said.value").alias("right"))
     joined = asking.join(known, f.col("asked") == f.col("known_key"), "inner" if node.kind == INNER else "left")
     return records(joined.withColumn("left", f.col("value")).withColumn("value", joined_value(node)))
+
+
+def kept(rows: DataFrame) -> DataFrame:
+    """The newest rows of a table, computed now, for the batches to come."""
+    made = rows.localCheckpoint()
+    return f.broadcast(made) if made.count() <= _ROWS_FOR_ALL else made
 
 
 def newest(table: DataFrame, earlier: DataFrame | None) -> DataFrame:

@@ -7,7 +7,7 @@ micro-batch. A piece without state of Spark's reads all its topics as one stream
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -22,10 +22,10 @@ from penstock.client.records import TopicPartition
 from penstock.spark import write_stream
 from penstock.spark.ranges import to_json
 from penstock.spark.serde import Serde
-from penstock.spark.sink import offsets_before, watermark_before
+from penstock.spark.sink import offsets_after, offsets_before, watermark_before
 from penstock.streams.engine.aggregating import aggregated
 from penstock.streams.engine.columns import column
-from penstock.streams.engine.enriching import Tables, enriched, looked_up, newest
+from penstock.streams.engine.enriching import Tables, enriched, kept, looked_up, newest
 from penstock.streams.engine.folding import folded
 from penstock.streams.engine.forms import Internal, form
 from penstock.streams.engine.joining import SIDES, joined_streams, joined_tables
@@ -84,7 +84,8 @@ class Query:
     topics: dict[Node, str]
     output_mode: str
     forms: dict[Node, tuple[Serde, Serde]]
-    restored: Callable[[Mapping[TopicPartition, int]], Tables]
+    restored: Callable[[Mapping[TopicPartition, int]], Mapping[Node, DataFrame]]
+    table_topics: frozenset[str]  # of a lookup: what its tables are read from
     types: Mapping[str, str]  # of what Spark keeps as state
 
     def start(self, around: Surroundings, trigger: Mapping[str, Any] | None = None) -> StreamingQuery:
@@ -125,7 +126,7 @@ class _Batches:
     def __init__(self, query: Query, checkpoint: str) -> None:
         self._query = query
         self._checkpoint = checkpoint
-        self._tables: Tables | None = None
+        self._rows: Mapping[Node, DataFrame] | None = None
 
     def write(self, batch: DataFrame, batch_id: int, write: Callable[[DataFrame], None] | None) -> None:
         """Do with a micro-batch what the steps say. What several outputs are made of is computed once."""
@@ -133,24 +134,30 @@ class _Batches:
         join = query.piece.stateful
         if "late" in batch.columns:
             batch = without_the_others(batch, watermark_before(batch, self._checkpoint, batch_id))
-        is_shared = len(query.piece.outputs) > 1 or isinstance(join, Lookup)
+        tables = self._tables(batch, batch_id) if isinstance(join, Lookup) else Tables()
+        is_shared = len(query.piece.outputs) > 1 or (isinstance(join, Lookup) and not tables.are_quiet)
         if is_shared:
             batch = batch.persist()
         try:
-            if isinstance(join, Lookup) and self._tables is None:
-                self._tables = query.restored(offsets_before(batch, self._checkpoint, batch_id))
-            tables = self._tables or {}
             frames = query.tail(batch, tables)
             for node in query.piece.outputs:
                 if isinstance(node, Peek) and node.is_end:
                     frames[node].write.format("noop").mode("overwrite").save()
             if write is not None:
                 write(reduce(DataFrame.union, [query.bytes_of(node, frames[node]) for node in query.topics]))
-            if isinstance(join, Lookup):
-                self._tables = {one: newest(frames[one], tables[one]).localCheckpoint() for one in join.tables}
+            if isinstance(join, Lookup) and not tables.are_quiet:
+                self._rows = {one: kept(newest(frames[one], tables.rows[one])) for one in join.tables}
         finally:
             if is_shared:
                 batch.unpersist()
+
+    def _tables(self, batch: DataFrame, batch_id: int) -> Tables:
+        """The tables of a lookup before a batch."""
+        before, after = (read(batch, self._checkpoint, batch_id) for read in (offsets_before, offsets_after))
+        if self._rows is None:
+            self._rows = self._query.restored(before)
+        moved = {place.topic for place, offset in after.items() if before.get(place) != offset}
+        return Tables(self._rows, moved.isdisjoint(self._query.table_topics))
 
 
 class Compiler:
@@ -195,11 +202,11 @@ class Compiler:
         def tail(batch: DataFrame, tables: Tables) -> dict[Node, DataFrame]:
             return self._run(after, begin(batch), tables)
 
-        def restored(offsets: Mapping[TopicPartition, int]) -> Tables:
+        def restored(offsets: Mapping[TopicPartition, int]) -> Mapping[Node, DataFrame]:
             assert isinstance(stateful, Lookup)
             return {one: self._restored(one, members, piece.inputs, offsets) for one in stateful.tables}
 
-        made = tail(head, {})  # only to know the types
+        made = tail(head, Tables())  # only to know the types
         topics: dict[Node, str] = {}
         forms: dict[Node, tuple[Serde, Serde]] = {}
         for node in piece.outputs:
@@ -211,7 +218,13 @@ class Compiler:
                 topics[node] = self._pieces.internal[node].name
                 self._kinds[node] = (made[node].schema["key"].dataType, made[node].schema["value"].dataType)
                 forms[node] = (Internal(self._kinds[node][0]), Internal(self._kinds[node][1]))
-        return Query(piece, head, tail, topics, _output_mode(stateful), forms, restored, types)
+        looked_into = self._topics_behind(stateful.tables, piece.inputs) if isinstance(stateful, Lookup) else []
+        return Query(piece, head, tail, topics, _output_mode(stateful), forms, restored, frozenset(looked_into), types)
+
+    def _topics_behind(self, nodes: Iterable[Node], inputs: tuple[Node, ...]) -> list[str]:
+        """The topics that steps of a piece are made of."""
+        needed = {one for node in nodes for one in self._pieces.needed_for(node)}
+        return [topic for node in inputs if node in needed for topic in self._topics_of(node)]
 
     def _topics_of(self, node: Node) -> list[str]:
         """What is read for an input of a piece."""
@@ -236,13 +249,13 @@ class Compiler:
         """A table as it was when its topics were read up to these offsets."""
         needed = self._pieces.needed_for(table)
         leaves = [node for node in inputs if node in needed]
-        topics = [topic for node in leaves for topic in self._topics_of(node)]
+        topics = self._topics_behind([table], inputs)
         ends = {partition: offset for partition, offset in offsets.items() if partition.topic in topics}
         reader = self._around.spark.read.format("penstock").options(**self._options(topics))
         raw = reader.option("endingOffsets", json.dumps(to_json(ends))).load() if ends else reader.load().limit(0)
         frames = {node: self._decoded(node, raw.where(f.col("topic").isin(*self._topics_of(node)))) for node in leaves}
-        made = self._run([node for node in members if node in needed], frames, {})
-        return newest(made[table], None).localCheckpoint()
+        made = self._run([node for node in members if node in needed], frames, Tables())
+        return kept(newest(made[table], None))
 
     def _decoded(self, node: Node, raw: DataFrame) -> DataFrame:
         """Records as they mean something."""
@@ -262,7 +275,7 @@ class Compiler:
         made = dict(frames)
         for node in nodes:
             if node not in made:
-                made[node] = self._done(node, [made[parent] for parent in node.parents], tables or {})
+                made[node] = self._done(node, [made[parent] for parent in node.parents], tables or Tables())
         return made
 
     def _done(self, node: Node, frames: list[DataFrame], tables: Tables) -> DataFrame:
@@ -279,9 +292,9 @@ class Compiler:
                 case StreamJoin():
                     return joined_streams(node, frames)
                 case StreamTableJoin():
-                    return enriched(node, frames, tables.get(node.parents[1]))
+                    return enriched(node, frames, tables)
                 case GlobalJoin():
-                    return looked_up(node, frames, tables.get(node.parents[1]))
+                    return looked_up(node, frames, tables)
                 case TableJoin():
                     return joined_tables(node, frames)
             return applied(node, frames)
