@@ -153,6 +153,10 @@ _LOOKUPS: dict[str, Callable[[Stream, Table], Any]] = {
     "lookup_left_join": lambda left, right: left.left_join(right, value=_PAIR),
 }
 _ASKED = "CASE WHEN value != 'ccc' THEN concat('k', 1 + length(value) % 3) END"
+_FOREIGN: dict[str, Callable[[Table, Table], Any]] = {
+    "foreign_key_join": lambda left, right: _text(left.join(right, _PAIR, on=_ASKED)),
+    "foreign_key_left_join": lambda left, right: _text(left.left_join(right, _PAIR, on=_ASKED)),
+}
 _GLOBALS: dict[str, Callable[[Stream, GlobalTable], Any]] = {
     "global_join": lambda left, right: left.join(right, on=_ASKED, value=_PAIR),
     "global_left_join": lambda left, right: left.left_join(right, on=_ASKED, value=_PAIR),
@@ -219,6 +223,11 @@ _GROUPS: dict[str, tuple[dict[str, Any], Callable[[Application], tuple[Any, Any]
         lambda app: (app.stream("left"), app.global_table("right")),
         _one_by_one(_rounds(8, nulls=True)),
     ),
+    "foreign": (
+        _FOREIGN,
+        lambda app: (app.table("left"), app.table("right")),
+        _one_by_one(_rounds(11, nulls=True)),
+    ),
     "tables": (_TABLES, lambda app: (app.table("left"), app.table("right")), _rounds(5, nulls=True)),
     "mixed": (_MIXED, lambda app: (app.stream("left"), app.table("right")), _rounds(6, nulls=True)),
 }
@@ -270,7 +279,7 @@ def test_streams_give_the_same_records(group: str, case: str, outputs: Any, kafk
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
-@pytest.mark.parametrize(("group", "case"), _every("aggregations", "windows", "tables", "mixed"))
+@pytest.mark.parametrize(("group", "case"), _every("aggregations", "windows", "tables", "foreign", "mixed"))
 def test_tables_have_the_same_final_state(group: str, case: str, outputs: Any, kafka_streams: KafkaStreams) -> None:
     expected = _final(kafka_streams.run(case, _known(case, _input(group))))
     found = _final(outputs(group)[case])

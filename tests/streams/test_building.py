@@ -118,6 +118,11 @@ _MISTAKES: list[tuple[Callable[[], Any], str]] = [
         "aggregate got 0: give a function that makes the first result",
     ),
     (lambda: _orders().to_table().group_by(lambda order: 1), "say what type it returns"),
+    (
+        lambda: _orders().to_table().outer_join(_orders().to_table(), on="customer"),
+        "there is no outer join by a foreign key: use left_join",
+    ),
+    (lambda: _orders().to_table().join(_orders().to_table(), on=5), "on=5 cannot be: give an expression"),
     (lambda: _orders().group_by_key().count().suppress(), "suppress must follow a windowed aggregation at once"),
 ]
 

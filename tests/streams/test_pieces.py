@@ -220,3 +220,13 @@ def test_a_grouped_table_goes_through_a_repartition_topic() -> None:
     (topic,) = pieces.internal.values()
     assert (topic.name, topic.cleanup_policy) == ("shop-by-customer-repartition", "delete")
     assert "  Processor: by-customer (customer; store: by-customer)\n" in app.describe()
+
+
+def test_a_join_by_a_foreign_key_is_one_query() -> None:
+    app, orders = _start()
+    counts = orders.group_by_key().count()
+    app.table("users").join(counts, on=col.customer, step="joined").to_stream().to("out", value=json())
+    pieces = cut(app.topology)
+    assert _shown(pieces)[1:] == [("shop-joined", ["table-1", "count-1"], ["sink-1"])]
+    assert [topic.name for topic in pieces.internal.values()] == ["shop-count-1-changelog"]
+    assert "  Processor: joined (inner, on customer; store: joined)\n" in app.describe()

@@ -100,6 +100,50 @@ def test_a_grouped_table_goes_on_after_a_restart(spark: Any, tmp_path: Path) -> 
         assert shop.newest("out") == {_int(0): _int(12), _int(1): _int(0)}
 
 
+# ---- foreign keys ----
+
+
+@pytest.mark.parametrize("kind", ["join", "left_join"])
+def test_a_join_by_a_foreign_key_follows_both_tables(driven: Driven, kind: str) -> None:
+    app = _start()
+    orders, names = app.table("orders", value=ORDERS), app.table("names", value=TEXT)
+    getattr(orders, kind)(names, on=col.customer, name=col.right, amount=col.left.amount).to_stream().to("out")
+    driver = driven(app)
+    none = {} if kind == "join" else {"o3": {"amount": 3}, "o4": {"amount": 4}}
+    for order, customer, amount in [("o1", "a", 1), ("o2", "a", 2), ("o3", "x", 3), ("o4", None, 4)]:
+        driver.pipe("orders", order, {"customer": customer, "amount": amount}, timestamp=10)
+    driver.pipe("names", "a", "anna", timestamp=20)
+    anna = {"o1": {"name": "anna", "amount": 1}, "o2": {"name": "anna", "amount": 2}}
+    assert driver.table("out") == {**anna, **none}
+    driver.pipe("names", "a", "anne", timestamp=30)
+    driver.pipe("names", "b", "ben", timestamp=30)
+    driver.pipe("orders", "o2", {"customer": "b", "amount": 2}, timestamp=40)
+    anna = {"o1": {"name": "anne", "amount": 1}, "o2": {"name": "ben", "amount": 2}}
+    assert driver.table("out") == {**anna, **none}
+    driver.read("out")
+    driver.pipe("names", "a", "anja", timestamp=50)  # which is nothing to o2 any more
+    assert driver.read("out") == [Output("o1", {"name": "anja", "amount": 1}, 50)]
+    driver.pipe("names", "b", None, timestamp=60)
+    driver.pipe("orders", "o1", None, timestamp=60)
+    assert driver.table("out") == {**none, **({} if kind == "join" else {"o2": {"amount": 2}})}
+
+
+def test_a_join_by_a_foreign_key_goes_on_after_a_restart(spark: Any, tmp_path: Path) -> None:
+    def build(app: Application) -> None:
+        orders, names = app.table("orders", value=ORDERS), app.table("names", value=TEXT)
+        orders.join(names, on=col.customer, value=col.right).to_stream().to("out", value=TEXT)
+
+    with _Shop(build, spark, tmp_path) as shop:
+        shop.send("orders", o1='{"customer": "a"}', o2='{"customer": "b"}', o3='{"customer": "a"}')
+        shop.send("names", a="anna", b="ben")
+        assert shop.newest("out") == {b"o1": b"anna", b"o2": b"ben", b"o3": b"anna"}
+        shop.send("orders", o3='{"customer": "b"}')
+        shop.send("names", a="anne")
+        assert shop.newest("out") == {b"o1": b"anne", b"o2": b"ben", b"o3": b"ben"}
+        shop.send("names", b=None)
+        assert shop.newest("out") == {b"o1": b"anne"}
+
+
 def _int(value: int) -> bytes:
     return value.to_bytes(4, "big")
 

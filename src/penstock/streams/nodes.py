@@ -309,5 +309,20 @@ class GlobalJoin(Lookup):
 
 
 @dataclass(frozen=True, eq=False)
+class ForeignKeyJoin(Lookup):
+    """Two tables: a table of the rows on the left, each with the row on the right whose key `on` gives."""
+
+    on: Expression
+
+    @property
+    def tables(self) -> tuple[Node, ...]:
+        return self.parents
+
+    @property
+    def detail(self) -> str:
+        return f"{self.kind}, on {self.on!r}"
+
+
+@dataclass(frozen=True, eq=False)
 class TableJoin(Join):
     """Two tables: a table of what both say about a key."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from penstock.streams.nodes import (
     Aggregate,
     Filter,
+    ForeignKeyJoin,
     Map,
     Merge,
     Node,
@@ -106,7 +107,7 @@ def is_table(node: Node) -> bool:
     """Whether a step gives changes of a table."""
     if isinstance(node, (Source, Filter, Map)):
         return node.is_table
-    return isinstance(node, (Aggregate, TableJoin, ToTable))
+    return isinstance(node, (Aggregate, ForeignKeyJoin, TableJoin, ToTable))
 
 
 def is_end(node: Node) -> bool:

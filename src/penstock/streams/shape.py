@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client.errors import ConfigurationError
-from penstock.streams.nodes import Aggregate, Fold, Join, Lookup, Node, Regroup, StreamJoin
+from penstock.streams.nodes import Aggregate, Fold, ForeignKeyJoin, Join, Lookup, Node, Regroup, StreamJoin
 from penstock.streams.pieces import Piece, Pieces
 from penstock.streams.windows import TimeWindow, Window, text_of
 
@@ -85,6 +85,8 @@ def _state(stateful: Node) -> dict[str, str]:
         computes = "a Python function" if isinstance(stateful.computes, Fold) else str(stateful.computes)
         found = {"kind": "aggregation", "computes": computes}
         return found if stateful.window is None else {**found, **_window(stateful.window)}
+    if isinstance(stateful, ForeignKeyJoin):
+        return {"kind": f"{stateful.kind} join of tables by a foreign key", "on": repr(stateful.on)}
     if isinstance(stateful, Lookup):
         return {"kind": "lookup"}
     if isinstance(stateful, Regroup):

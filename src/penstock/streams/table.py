@@ -5,8 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.streams.changes import change, condition, joined
-from penstock.streams.nodes import INNER, LEFT, OUTER, Aggregate, Filter, Map, Node, Regroup, Store, TableJoin, ToStream
+from penstock.streams.changes import change, condition, joined, joined_on
+from penstock.streams.nodes import (
+    INNER,
+    LEFT,
+    OUTER,
+    Aggregate,
+    Filter,
+    ForeignKeyJoin,
+    Map,
+    Node,
+    Regroup,
+    Store,
+    TableJoin,
+    ToStream,
+)
 from penstock.streams.places import TopologyError, caller
 from penstock.streams.serdes import Serde, common_key
 from penstock.streams.stream import Stream
@@ -87,8 +100,9 @@ class Table:
     def join(self, other: Table, value: Any = None, **options: Any) -> Table:
         """What both tables say about a key, for keys that are in both.
 
-        Without `value` or fields by name, values have the fields `left` and `right`; else these names can be used. A
-        function gets left and right. Other options: `returns`, `step`.
+        With `on=col.customer`, an expression of this table's rows, each row is joined with the other table's row of
+        that key, and keeps its own. Without `value` or fields by name, values have the fields `left` and `right`; else
+        these names can be used. A function gets left and right. Other options: `returns`, `step`.
         """
         return self._join(INNER, other, value, **options)
 
@@ -101,12 +115,31 @@ class Table:
         return self._join(OUTER, other, value, **options)
 
     def _join(
-        self, kind: str, other: Table, value: Any, *, returns: str | None = None, step: str | None = None, **fields: Any
+        self,
+        kind: str,
+        other: Table,
+        value: Any,
+        *,
+        returns: str | None = None,
+        step: str | None = None,
+        on: Any = None,
+        **fields: Any,
     ) -> Table:
         if not isinstance(other, Table):
             raise TopologyError(caller(), f"join got {other!r}: give a table; stream.to_table() makes one of a stream")
-        key = common_key(self.key, other.key)
         made = joined(value, fields, returns)
+        if on is not None:
+            if kind == OUTER:
+                raise TopologyError(caller(), "there is no outer join by a foreign key: use left_join")
+            options = {"kind": kind, "value": made, "on": joined_on(on)}
+            parents = [self.node, other.node]
+            return Table(
+                self.builder,
+                self.builder.add(ForeignKeyJoin, f"{kind}-foreign-key-join", step, parents, **options),
+                self.key,
+                None,
+            )
+        key = common_key(self.key, other.key)
         kind_name = f"{kind}-table-join"
         node = self.builder.add(TableJoin, kind_name, step, [self.node, other.node], kind=kind, value=made)
         return Table(self.builder, node, key, None)

@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -34,6 +35,7 @@ import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.test.TestRecord;
 
@@ -191,6 +193,12 @@ public final class StreamsOracle {
             b.<String, String>table("right"), StreamsOracle::pair)));
         TOPOLOGIES.put("table_outer_join", b -> writeTable(b.<String, String>table("left").outerJoin(
             b.<String, String>table("right"), StreamsOracle::pair)));
+        ValueJoiner<String, String, String> both = StreamsOracle::pair;
+        Function<String, String> perhaps = v -> v.equals("ccc") ? null : "k" + (1 + v.length() % 3);
+        TOPOLOGIES.put("foreign_key_join", b -> writeTable(b.<String, String>table("left").join(
+            b.<String, String>table("right"), perhaps, both)));
+        TOPOLOGIES.put("foreign_key_left_join", b -> writeTable(b.<String, String>table("left").leftJoin(
+            b.<String, String>table("right"), perhaps, both)));
         TOPOLOGIES.put("count_joined", b -> writeTable(grouped(b).count().join(
             b.<String, String>table("right"), StreamsOracle::pair)));
     }

@@ -93,7 +93,7 @@ def newest(table: DataFrame, earlier: DataFrame | None) -> DataFrame:
 
 
 def _said() -> Column:
-    return f.struct("value", "offset")
+    return f.struct("value", "offset", "timestamp")
 
 
 def _nothing(frame: DataFrame, *, rows: bool = False) -> Column:

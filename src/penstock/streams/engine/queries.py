@@ -27,6 +27,7 @@ from penstock.streams.engine.aggregating import aggregated
 from penstock.streams.engine.columns import column
 from penstock.streams.engine.enriching import Tables, enriched, kept, looked_up, newest
 from penstock.streams.engine.folding import folded
+from penstock.streams.engine.foreign import joined_by_foreign_key
 from penstock.streams.engine.forms import Internal, form
 from penstock.streams.engine.joining import SIDES, joined_streams, joined_tables
 from penstock.streams.engine.keyed import Clock
@@ -38,6 +39,7 @@ from penstock.streams.engine.steps import applied
 from penstock.streams.nodes import (
     Aggregate,
     Fold,
+    ForeignKeyJoin,
     GlobalJoin,
     Join,
     Late,
@@ -295,6 +297,8 @@ class Compiler:
                     return enriched(node, frames, tables)
                 case GlobalJoin():
                     return looked_up(node, frames, tables)
+                case ForeignKeyJoin():
+                    return joined_by_foreign_key(node, frames, tables)
                 case TableJoin():
                     return joined_tables(node, frames)
             return applied(node, frames)
