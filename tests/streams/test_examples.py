@@ -122,14 +122,14 @@ def test_sessions(place: Place) -> None:
 
 
 def test_deduplicate(place: Place) -> None:
-    place.create("payments", "payments-once")
+    place.create("transfers", "transfers-once")
     day = 24 * 60 * MINUTE
-    sent = [("anna", "p1", 1_000), ("anna", "p1", 2_000), ("anna", "p2", 3_000), ("bea", "p1", 4_000)]
-    again = [("anna", "p2", 5_000), ("bea", "p1", 4_000 + day)]
-    place.send("payments", *((user, {"id": name, "amount": 1.0}, at) for user, name, at in sent + again))
+    sent = [("anna", "t1", 1_000), ("anna", "t1", 2_000), ("anna", "t2", 3_000), ("bea", "t1", 4_000)]
+    again = [("anna", "t2", 5_000), ("bea", "t1", 4_000 + day)]
+    place.send("transfers", *((user, {"id": name, "amount": 1.0}, at) for user, name, at in sent + again))
     place.run("deduplicate")
-    found = [(user, payment["id"]) for user, payment in place.read("payments-once")]
-    assert sorted(found) == [("anna", "p1"), ("anna", "p2"), ("bea", "p1"), ("bea", "p1")]
+    found = [(user, transfer["id"]) for user, transfer in place.read("transfers-once")]
+    assert sorted(found) == [("anna", "t1"), ("anna", "t2"), ("bea", "t1"), ("bea", "t1")]
 
 
 def test_enrich(place: Place) -> None:
@@ -142,9 +142,9 @@ def test_enrich(place: Place) -> None:
 
 
 def test_alerts(place: Place) -> None:
-    place.create("placed", "paid", "unpaid")
+    place.create("placed", "settled", "unpaid")
     place.send("placed", *((f"o{n}", {"amount": float(n)}, n * MINUTE) for n in (1, 2, 3, 40)))
-    place.send("paid", ("o1", {}, 14 * MINUTE), ("o3", {}, 19 * MINUTE))
+    place.send("settled", ("o1", {}, 14 * MINUTE), ("o3", {}, 19 * MINUTE))
     place.run("alerts")
     alert = "not paid within 15 minutes"
     assert sorted(place.read("unpaid")) == [

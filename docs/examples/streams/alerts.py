@@ -1,9 +1,9 @@
-"""Raise an alert when something does not happen: an order that is not paid within 15 minutes.
+r"""Raise an alert when something does not happen: an order that is not paid within 15 minutes.
 
 Both topics have the order's id as key. An order sets a timer, its payment takes it back. Timers go by the time of the
 stream: 15 minutes have passed when records have come that are so much younger.
 
-penstock topic create placed paid unpaid
+penstock topic create placed settled unpaid
 echo 'o1={"amount": 12.5}' | penstock produce placed -K =
 penstock stream run docs/examples/streams/alerts.py                 # until Ctrl-C
 python docs/examples/streams/alerts.py localhost:9092               # or: take in what is there, and end
@@ -36,7 +36,7 @@ class Unpaid(Processor):
 
 
 app = Application("alerts", key=TEXT, value=json("amount DOUBLE"))
-events = app.stream("placed", "paid")
+events = app.stream("placed", "settled")
 events.process_values(Unpaid, returns="amount DOUBLE, alert STRING", step="unpaid").to("unpaid", value=json())
 
 if __name__ == "__main__":

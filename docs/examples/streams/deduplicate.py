@@ -1,12 +1,12 @@
-"""Drop records that were sent twice: of each user's payments with the same id, the first within a day is kept.
+r"""Drop records that were sent twice: of each user's transfers with the same id, the first within a day is kept.
 
 After a day an id is forgotten, so what is remembered does not grow for ever.
 
-penstock topic create payments payments-once
-echo 'anna={"id": "p1", "amount": 9.5}' | penstock produce payments -K =
+penstock topic create transfers transfers-once
+echo 'anna={"id": "t1", "amount": 9.5}' | penstock produce transfers -K =
 penstock stream run docs/examples/streams/deduplicate.py            # until Ctrl-C
 python docs/examples/streams/deduplicate.py localhost:9092          # or: take in what is there, and end
-penstock consume payments-once --format '%k: %s\n'
+penstock consume transfers-once --format '%k: %s\n'
 """
 
 import sys
@@ -29,7 +29,7 @@ class Once(Processor):
 
 
 app = Application("deduplicate", key=TEXT, value=json(FIELDS))
-app.stream("payments").process_values(Once, returns=FIELDS, step="once").to("payments-once")
+app.stream("transfers").process_values(Once, returns=FIELDS, step="once").to("transfers-once")
 
 if __name__ == "__main__":
     app.catch_up(sys.argv[1])

@@ -1,4 +1,4 @@
-"""Add to each record what a table knows of its key, and what a Python function makes of it.
+r"""Add to each record what a table knows of its key, and what a Python function makes of it.
 
 A profile that changes counts for the views that come after it. Views of users without a profile go elsewhere.
 

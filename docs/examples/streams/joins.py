@@ -1,9 +1,9 @@
-"""Join a stream with a stream, in a window, and with a table.
+r"""Join a stream with a stream, in a window, and with a table.
 
 Orders and payments have the order's id as key. They meet if they are no more than an hour apart. What is paid then
 looks up its customer's address, as it is at that time.
 
-penstock topic create orders payments customers paid-orders shipments
+penstock topic create --if-not-exists orders payments customers paid-orders shipments
 echo 'anna={"city": "Rome"}' | penstock produce customers -K =
 echo 'o1={"customer": "anna", "amount": 12.5}' | penstock produce orders -K =
 echo 'o1={"method": "card"}' | penstock produce payments -K =

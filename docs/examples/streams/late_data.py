@@ -1,7 +1,7 @@
-"""Count sales per minute, and put into a topic of its own what comes too late for its minute.
+r"""Count sales per minute, and put into a topic of its own what comes too late for its minute.
 
 A minute takes in late records for 10 seconds after its end, by the time of the stream. Then it is closed, and each sale
-that is still to come goes to `late-sales` as it was, once. Nothing is lost: every sale is in one of the two topics.
+that is still to come goes to `late-sales` as it was, once. Nothing is lost: every sale is counted, or is there.
 
 penstock topic create sales sales-per-minute late-sales
 echo 'rome={"amount": 5.0}' | penstock produce sales -K =

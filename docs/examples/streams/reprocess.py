@@ -1,4 +1,4 @@
-"""Change a program, and compute everything again.
+r"""Change a program, and compute everything again.
 
 This sums what each shop sells. Run it; then make it sum `amount - refund`, and run it again. That is refused, with the
 line: what was summed so far does not fit. So have it begin anew:

@@ -1,4 +1,4 @@
-"""Visits to a website: pages that a user looks at with less than 30 minutes between two of them.
+r"""Visits to a website: pages that a user looks at with less than 30 minutes between two of them.
 
 A visit is written when it is over: when records have come that are more than 30 minutes younger than its last page.
 

@@ -1,4 +1,4 @@
-"""The three pages with the most views, minute by minute.
+r"""The three pages with the most views, minute by minute.
 
 First each page's views are counted, a minute at a time; then the counts of a minute are put together, and the highest
 three are kept. Counts are final when they get there, 10 seconds after their minute.

@@ -1,4 +1,4 @@
-"""Count words. A stream of lines goes in, a table of words comes out: its changes are the records of a topic.
+r"""Count words. A stream of lines goes in, a table of words comes out: its changes are the records of a topic.
 
 penstock topic create lines word-counts
 echo 'to be or not to be' | penstock produce lines
