@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Admin, Consumer, Producer
-from penstock.client.errors import ConfigurationError
+from penstock.client.errors import ConfigurationError, PenstockError
 from penstock.streams import LONG, TEXT, Application, TopologyError, col
 from penstock.streams.engine import running
 from penstock.testing.brokers import RunningBroker, broker
@@ -115,6 +115,26 @@ def test_a_query_that_keeps_failing_ends_the_application(
     with pytest.raises(running.ApplicationFailed, match=told):
         application.wait(120)
     assert not any(query.isActive for query in application.queries)
+
+
+def test_a_query_that_cannot_be_started_again_is_tried_again_too(
+    spark: Any, brokers: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*arguments: Any) -> Any:
+        raise PenstockError("the broker is away")
+
+    monkeypatch.setattr(running, "_BACKOFF_S", 0.1)
+    monkeypatch.setattr(running, "_FAILURES_MAX", 3)
+    app = Application("unlucky", key=TEXT, value=TEXT, state_dir=str(tmp_path))
+    app.stream("lines").map_values(lambda value: str(1 // (len(value) - 1)), returns="STRING").to("out")
+    with Admin(brokers.bootstrap) as admin:
+        for topic in ("lines", "out"):
+            admin.create_topic(topic, partitions=1, config=_FOR_EVER)
+    application = app.run(brokers.bootstrap, spark=spark)
+    monkeypatch.setattr(running.Query, "start", away)
+    _send(brokers.bootstrap, "a")
+    with pytest.raises(running.ApplicationFailed, match="failed 3 times in a row: the broker is away"):
+        application.wait(120)
 
 
 def test_a_topic_that_is_not_there_is_told_with_the_line(spark: Any, brokers: RunningBroker, tmp_path: Path) -> None:

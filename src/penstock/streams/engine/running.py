@@ -201,7 +201,7 @@ class RunningApplication:
         self._stores = stores
         self._parts = ExitStack()
         self.http: str | None = None  # where stores answer, as host:port
-        self._failure: ApplicationFailed | None = None
+        self._failure: Exception | None = None
         self._is_stopping = threading.Event()
         self._has_ended = threading.Event()
         self._supervised = [_Supervised(one, _begun(one, around, trigger), time.monotonic()) for one in queries]
@@ -266,7 +266,7 @@ class RunningApplication:
             while not self._is_stopping.wait(_POLL_S):
                 for one in self._supervised:
                     self._look_after(one)
-        except ApplicationFailed as failure:
+        except Exception as failure:  # for who waits
             self._failure = failure
         finally:
             try:
@@ -276,15 +276,19 @@ class RunningApplication:
 
     def _look_after(self, one: _Supervised) -> None:
         """Start a query again that has failed, but not at once."""
+        if one.start_again_at is None:
+            if not one.running.isActive:
+                self._failed(one, one.running.exception())
+        elif time.monotonic() >= one.start_again_at:
+            one.start_again_at, one.started_at = None, time.monotonic()
+            try:
+                one.running = one.query.start(self._around, self._trigger)
+            except Exception as error:  # as when the broker is away: no better and no worse than failing later
+                self._failed(one, error)
+
+    def _failed(self, one: _Supervised, error: Exception | None) -> None:
+        """Let a query rest for a while, longer each time. When it has failed too often in a row, all is over."""
         now = time.monotonic()
-        if one.start_again_at is not None:
-            if now >= one.start_again_at:
-                one.start_again_at = None
-                one.running, one.started_at = one.query.start(self._around, self._trigger), now
-            return
-        if one.running.isActive:
-            return
-        error = one.running.exception()
         one.failures = 1 if now - one.started_at > _HEALTHY_S else one.failures + 1
         if one.failures >= _FAILURES_MAX:
             raise ApplicationFailed(
