@@ -1,4 +1,4 @@
-"""Website activity tracking, end to end on one machine: a broker, a website, and a pipeline on Spark.
+"""Website activity tracking, end to end on one machine: a broker, a website, and a streams application on Spark.
 
     make demo              until Ctrl-C
     make demo SECONDS=60   ends by itself
@@ -24,7 +24,8 @@ from rich.text import Text
 
 import penstock.testing
 from demo.activity import COUNTRIES, PROFILES, VIEWS, Website
-from demo.pipeline import COUNTS, Pipeline
+from demo.application import COUNTS, SEEN
+from demo.pipeline import GROUP, Pipeline
 from penstock import Admin, Consumer
 from penstock.spark.query_progress import table
 
@@ -66,6 +67,7 @@ def create_topics(bootstrap: str) -> None:
     with Admin(bootstrap) as admin:
         admin.create_topic(VIEWS, partitions=PARTITIONS)
         admin.create_topic(PROFILES, partitions=1, config={"cleanup.policy": "compact"})
+        admin.create_topic(SEEN, partitions=PARTITIONS)
         admin.create_topic(COUNTS, partitions=PARTITIONS, config={"cleanup.policy": "compact"})
 
 
@@ -78,8 +80,8 @@ def shown(website: Website, pipeline: Pipeline, results: Results, admin: Admin) 
     queries = table(pipeline.queries)
     queries.title = "the pipeline"
     with suppress(Exception):  # the group is there after the first batch
-        lag = sum(partition.lag or 0 for partition in admin.group_lag(COUNTS))
-        queries.caption = f"lag of the group {COUNTS} at this moment: {lag:,}"
+        lag = sum(partition.lag or 0 for partition in admin.group_lag(GROUP))
+        queries.caption = f"lag of the group {GROUP} at this moment: {lag:,}"
     total = Text(f"{website.acknowledged.total():,} views in, {sum(results.counts.values()):,} counted so far")
     return Group(total, queries, counts)
 
@@ -102,7 +104,7 @@ def is_complete(website: Website, results: Results, table_rows: int, lag: int) -
     summary.add_row("acknowledged by the broker", f"{sent.total():,}")
     summary.add_row("counted per minute, read back committed", f"{sum(counted.values()):,}")
     summary.add_row("rows in the Parquet table", f"{table_rows:,}")
-    summary.add_row(f"lag of the group {COUNTS}", f"{lag:,}")
+    summary.add_row(f"lag of the group {GROUP}", f"{lag:,}")
     console.print(summary)
     return dict(sent) == counted and table_rows == sent.total() and lag == 0
 
@@ -124,7 +126,7 @@ def main(seconds: float) -> int:
             website.stop()
             table_rows = pipeline.finish()
             results.stop()
-            lag = sum(partition.lag or 0 for partition in admin.group_lag(COUNTS))
+            lag = sum(partition.lag or 0 for partition in admin.group_lag(GROUP))
             is_right = is_complete(website, results, table_rows, lag)
     console.print("everything that went in came out, once" if is_right else "[red]the counts differ[/red]")
     return 0 if is_right else 1
