@@ -173,6 +173,12 @@ def test_a_batch_of_a_stream_is_as_large_as_it_may_be(create: Any, fill: Any, st
     assert [len(batch) for batch in batches] == [90, 90, 90, 30]
 
 
+def test_limits_are_not_for_all_topics(create: Any, fill: Any, stream: Any, topic: str) -> None:
+    create()
+    fill(range(300))
+    assert [len(batch) for batch in stream(maxOffsetsPerTrigger=90, unlimitedTopics=topic)] == [300]
+
+
 def test_a_batch_can_be_limited_by_bytes(system: System, topic: str, create: Any, stream: Any) -> None:
     create(1)
     with Producer(system.bootstrap, batch_bytes=2_000) as producer:

@@ -79,6 +79,7 @@ class SourceOptions:
     offsets_max: int | None  # per trigger, as all below
     offsets_min: int | None
     bytes_max: int | None
+    unlimited_topics: frozenset[str]  # which are read to the end, whatever the limits are
     delay_max_ms: int
     min_partitions: int | None
     partition_records_max: int | None
@@ -116,6 +117,9 @@ def parse(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
         offsets_max=_count(given, "maxOffsetsPerTrigger"),
         offsets_min=_count(given, "minOffsetsPerTrigger"),
         bytes_max=_count(given, "maxBytesPerTrigger"),
+        unlimited_topics=frozenset(
+            name.strip() for name in given.get("unlimitedtopics", "").split(",") if name.strip()
+        ),
         delay_max_ms=_duration_ms(given, "maxTriggerDelay", 15 * 60_000),
         min_partitions=_count(given, "minPartitions"),
         partition_records_max=_count(given, "maxRecordsPerPartition"),
@@ -130,7 +134,7 @@ _NAMES = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
     "failOnDataLoss", "includeHeaders", "group", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger",
-    "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "kafkaConsumer.pollTimeoutMs",
+    "unlimitedTopics", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix", "kafka.bootstrap.servers",
     "kafka.isolation.level", "kafka.group.id",
 )  # fmt: skip

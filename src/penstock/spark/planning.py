@@ -132,7 +132,10 @@ class Planner:
             return dict(start)
         self._last_batch_s = now_s
         limits = [limit for limit in (records_max, self._records_for_bytes(begin, latest)) if limit is not None]
-        return limited(begin, latest, min(limits)) if limits else dict(latest)
+        if not limits:
+            return dict(latest)
+        shared = {one: end for one, end in latest.items() if one.topic not in self._options.unlimited_topics}
+        return {**latest, **limited(begin, shared, min(limits))}
 
     def new_partitions(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """Partitions that came later are read from their beginning."""

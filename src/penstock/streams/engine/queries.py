@@ -179,7 +179,8 @@ class Compiler:
         stateful = piece.stateful
         types: Mapping[str, str] = {}
         if stateful is None or isinstance(stateful, Lookup):
-            head = self._read([topic for node in piece.inputs for topic in self._topics_of(node)])
+            read = [topic for node in piece.inputs for topic in self._topics_of(node)]
+            head = self._read(read, self._tables_of(piece))
             after = members
 
             def begin(batch: DataFrame) -> dict[Node, DataFrame]:
@@ -220,8 +221,13 @@ class Compiler:
                 topics[node] = self._pieces.internal[node].name
                 self._kinds[node] = (made[node].schema["key"].dataType, made[node].schema["value"].dataType)
                 forms[node] = (Internal(self._kinds[node][0]), Internal(self._kinds[node][1]))
-        looked_into = self._topics_behind(stateful.tables, piece.inputs) if isinstance(stateful, Lookup) else []
-        return Query(piece, head, tail, topics, _output_mode(stateful), forms, restored, frozenset(looked_into), types)
+        tables = self._tables_of(piece)
+        return Query(piece, head, tail, topics, _output_mode(stateful), forms, restored, tables, types)
+
+    def _tables_of(self, piece: Piece) -> frozenset[str]:
+        """The topics of the tables that a piece looks into."""
+        join = piece.stateful
+        return frozenset(self._topics_behind(join.tables, piece.inputs) if isinstance(join, Lookup) else ())
 
     def _topics_behind(self, nodes: Iterable[Node], inputs: tuple[Node, ...]) -> list[str]:
         """The topics that steps of a piece are made of."""
@@ -232,8 +238,9 @@ class Compiler:
         """What is read for an input of a piece."""
         return self._pieces.topics_of(node)
 
-    def _read(self, topics: list[str]) -> DataFrame:
-        options = {**self._options(topics), **self._around.reading}
+    def _read(self, topics: list[str], tables: Iterable[str] = ()) -> DataFrame:
+        """A stream of topics. Limits of a batch are not for tables: records must not come before what they say."""
+        options = {**self._options(topics), **self._around.reading, "unlimitedTopics": ",".join(tables)}
         return self._around.spark.readStream.format("penstock").options(**options).load()
 
     def _options(self, topics: list[str]) -> dict[str, str]:
