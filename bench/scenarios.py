@@ -14,11 +14,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock.client.connection import Connection
+from penstock.wire._kernel import build_batch
 from penstock.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.wire.messages.metadata import MetadataRequest
+from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.java_tools import compiled
 from tests.support.maven import ROOT, classpath
 from tests.support.systems import System
@@ -40,6 +43,24 @@ def new_topic(system: System, partitions: int = 1) -> str:
     name = f"bench-{next(_topics)}"
     create_topics(system, [name], partitions)
     return name
+
+
+def send_batch(connection: Any, topic: str, partition: int, payload: Any, count: int, timestamp_ms: int) -> None:
+    """Write a batch of records, as `encode_records` made them, all with one timestamp."""
+    batch = build_batch(
+        payload,
+        base_offset=0,
+        last_offset_delta=count - 1,
+        count=count,
+        attributes=0,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+    )
+    data = [PartitionProduceData(index=partition, records=memoryview(batch))]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
+    answer = connection.call(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), 9)
+    if code := answer.responses[0].partition_responses[0].error_code:
+        raise RuntimeError(f"a write was refused with error {code}")
 
 
 def create_topics(system: System, names: list[str], partitions: int) -> None:

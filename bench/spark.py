@@ -20,9 +20,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from bench.scenarios import Numbers, new_topic
-from penstock.wire._kernel import build_batch, encode_records
-from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from bench.scenarios import Numbers, new_topic, send_batch
+from penstock.wire._kernel import encode_records
 from penstock.wire.record import Record
 from tests.support import official_connector, systems
 from tests.support.systems import System
@@ -196,20 +195,9 @@ def _fill(system: System, topic: str, records: int) -> None:
     with system.connect() as connection:
         for number in range(batches):
             timestamp = began_ms + number * 100_000 // batches
-            batch = build_batch(
-                payloads[number % len(payloads)],
-                base_offset=0,
-                last_offset_delta=_BATCH_RECORDS - 1,
-                count=_BATCH_RECORDS,
-                attributes=0,
-                base_timestamp=timestamp,
-                max_timestamp=timestamp,
+            send_batch(
+                connection, topic, number % PARTITIONS, payloads[number % len(payloads)], _BATCH_RECORDS, timestamp
             )
-            data = [PartitionProduceData(index=number % PARTITIONS, records=memoryview(batch))]
-            topics = [TopicProduceData(name=topic, partition_data=data)]
-            answer: Any = connection.call(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), 9)
-            if code := answer.responses[0].partition_responses[0].error_code:
-                raise RuntimeError(f"a write was refused with error {code}")
 
 
 def _some_records(rng: random.Random) -> Iterator[Record]:

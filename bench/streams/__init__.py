@@ -16,15 +16,13 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from bench.scenarios import Numbers, new_topic
+from bench.scenarios import Numbers, new_topic, send_batch
 from penstock.client.cluster import Cluster
 from penstock.client.partitioners import murmur2
 from penstock.client.shared_transaction import SharedTransaction
-from penstock.wire._kernel import build_batch, encode_records
-from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.wire._kernel import encode_records
 from penstock.wire.record import Record
 from tests.support import environments, java_programs, systems
 from tests.support.systems import System
@@ -60,38 +58,21 @@ def filled(system: System, count: int) -> Topics:
     keys = [b"key-%04d" % number for number in range(_KEYS)]
     by_partition = [[key for key in keys if murmur2(key, PARTITIONS) == index] for index in range(PARTITIONS)]
     began_ms = int(time.time() * 1000) - 200_000
-    send = partial(_send, system)
-    for index, own in enumerate(by_partition):
-        send(topics.table, index, [Record(n, 0, key, b"name of " + key) for n, key in enumerate(own)], began_ms - 1000)
     batches = count // _BATCH_RECORDS
-    for number in range(batches):
-        index = number % PARTITIONS
-        records = list(_some_records(rng, by_partition[index]))
-        send(topics.records, index, records, began_ms + number * 100_000 // batches)
+    with system.connect() as connection:
+        for index, own in enumerate(by_partition):
+            rows = encode_records([Record(n, 0, key, b"name of " + key) for n, key in enumerate(own)], 0, 0)
+            send_batch(connection, topics.table, index, rows, len(own), began_ms - 1000)
+        for number in range(batches):
+            index, timestamp = number % PARTITIONS, began_ms + number * 100_000 // batches
+            records = encode_records(list(_some_records(rng, by_partition[index])), 0, 0)
+            send_batch(connection, topics.records, index, records, _BATCH_RECORDS, timestamp)
     return topics
 
 
 def _some_records(rng: random.Random, keys: list[bytes]) -> Iterator[Record]:
     for number in range(_BATCH_RECORDS):
         yield Record(number, 0, rng.choice(keys), rng.randbytes(46).hex().encode())
-
-
-def _send(system: System, topic: str, index: int, records: list[Record], timestamp_ms: int) -> None:
-    batch = build_batch(
-        encode_records(records, 0, 0),
-        base_offset=0,
-        last_offset_delta=len(records) - 1,
-        count=len(records),
-        attributes=0,
-        base_timestamp=timestamp_ms,
-        max_timestamp=timestamp_ms,
-    )
-    data = [PartitionProduceData(index=index, records=memoryview(batch))]
-    request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
-    with system.connect() as connection:
-        answer = connection.call(request, 9)
-    if code := answer.responses[0].partition_responses[0].error_code:
-        raise RuntimeError(f"a write was refused with error {code}")
 
 
 class Stage:

@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
 
-from penstock.spark import session, write_stream
-from tests.chaos.under_fire import EVENTS, MINUTE_MS, PROFILES
+from penstock.spark import write_stream
+from tests.chaos.under_fire import EVENTS, MINUTE_MS, PROFILES, job_session
 
 COUNTS = "counts"
 QUERY = "counting"
@@ -42,13 +42,7 @@ def counts(spark: SparkSession, bootstrap: str) -> DataFrame:
 
 
 def run(master: str, bootstrap: str, checkpoint: str) -> None:
-    spark = session(
-        master,
-        app=QUERY,
-        spark_sql_shuffle_partitions=2,
-        spark_driver_host="127.0.0.1",
-        spark_ui_enabled="false",
-    )
+    spark = job_session(master, QUERY)
     write_stream(
         counts(spark, bootstrap), bootstrap=bootstrap, query=QUERY, checkpoint=checkpoint, topic=COUNTS
     ).awaitTermination()

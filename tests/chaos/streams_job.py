@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.spark import session as spark_session
 from penstock.streams import TEXT, Application, col, fn, session, tumbling
-from tests.chaos.under_fire import EVENTS, MINUTE_MS, PROFILES
+from tests.chaos.under_fire import EVENTS, MINUTE_MS, PROFILES, job_session
 
 APPLICATION = "fired-at"
 OUTPUTS = MINUTES, STRETCHES, SESSIONS, STANDINGS = "minutes", "stretches", "sessions", "standings"
@@ -132,13 +131,7 @@ def _sessions(told: list[tuple[int, int]]) -> Iterable[tuple[int, int, list[int]
 
 
 def run(master: str, bootstrap: str, state_dir: str) -> None:
-    spark = spark_session(
-        master,
-        app=APPLICATION,
-        spark_sql_shuffle_partitions=2,
-        spark_driver_host="127.0.0.1",
-        spark_ui_enabled="false",
-    )
+    spark = job_session(master, APPLICATION)
     application(state_dir).run(bootstrap, spark=spark, http=None).wait()
 
 

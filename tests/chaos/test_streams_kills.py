@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock.streams.pieces import cut
 from tests.chaos.streams_job import OUTPUTS, Results, application
-from tests.chaos.under_fire import EVENTS, PROFILES, Run, prepare, read
-from tests.support import systems
-from tests.support.spark_processes import Driver, StandaloneCluster
-from tests.support.systems import System
+from tests.chaos.under_fire import EVENTS, PROFILES, Fire, Job, Run, long_only, read
+from tests.support.spark_processes import StandaloneCluster
 
 
 def found(bootstrap: str) -> Results:
@@ -60,47 +54,21 @@ def finish(run: Run, bootstrap: str) -> int:
 
 
 @pytest.fixture
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[System]:
-    running = systems.named(getattr(request, "param", "penstock"), tmp_path / "data").start()
-    prepare(running, *OUTPUTS)
-    yield running
-    running.kill()
-
-
-@pytest.fixture
-def under_fire(broker: System, tmp_path: Path, seed: int) -> Iterator[Callable[..., None]]:
-    drivers: list[Driver] = []
-
-    def run(master: str, kills: list[str], executors: Callable[[], list[int]] | None = None) -> None:
-        command = [sys.executable, "-m", "tests.chaos.streams_job", master, broker.bootstrap, str(tmp_path / "state")]
-        driver = Driver(command, tmp_path / "driver")
-        drivers.append(driver)
-        begun_s = time.monotonic()
-        queries = [piece.name for piece in cut(application("").topology).pieces]
-        under_way = Run(broker, driver, executors or driver.executors, queries, seed)
-        under_way.go(kills)
-        rows = finish(under_way, broker.bootstrap)
-        print(f"{under_way.killed}, {under_way.feeder.sent} events, {rows} rows, {time.monotonic() - begun_s:.0f} s")
-        assert rows > 10 * len(kills), "too little happened"
-
-    yield run
-    for driver in drivers:
-        driver.end()
+def job() -> Job:
+    queries = tuple(piece.name for piece in cut(application("").topology).pieces)
+    return Job("tests.chaos.streams_job", OUTPUTS, queries, finish)
 
 
 @pytest.mark.timeout(900)
-def test_an_application_is_exact_through_kills(under_fire: Any, seed: int) -> None:
+def test_an_application_is_exact_through_kills(under_fire: Fire, seed: int) -> None:
     kills = ["driver", "broker"]
     random.Random(seed).shuffle(kills)
     under_fire("local[2]", kills)
 
 
-long_only = pytest.mark.skipif("config.getoption('--chaos') != 'long'", reason="takes minutes: --chaos=long")
-
-
 @long_only
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("broker", ["penstock", "kafka"], indirect=True)
-def test_an_application_is_exact_through_many_kills(under_fire: Any, cluster: StandaloneCluster, seed: int) -> None:
+@pytest.mark.parametrize("fired_at", ["penstock", "kafka"], indirect=True)
+def test_an_application_is_exact_through_many_kills(under_fire: Fire, cluster: StandaloneCluster, seed: int) -> None:
     kills = random.Random(seed).choices(["executor", "driver", "broker"], k=20)
     under_fire(cluster.url, kills, cluster.executors)

@@ -1,17 +1,29 @@
-"""A Spark job under fire: events come in all the time, and now and then something is killed with kill -9."""
+"""A Spark job under fire: events come in all the time, and now and then something is killed with kill -9.
+
+A job is a program, `python -m MODULE MASTER BOOTSTRAP FOLDER`, that runs until it is killed. A test module names its
+own as the fixture `job`; `conftest.py` has what goes with it.
+"""
 
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
 
 from penstock import Admin, Consumer, Producer
 from penstock.client.cluster import Cluster
 from penstock.client.shared_transaction import SharedTransaction
+from penstock.spark import session
 from tests.support.spark_processes import Driver, kill
 from tests.support.systems import System
 
@@ -22,6 +34,8 @@ USERS = 40
 ROUND_S = 0.3
 STALLED_S = 240.0  # without any progress: something hangs
 MONTH_MS = 30 * 24 * 60 * MINUTE_MS  # at a minute each moment, more than any run sends
+
+long_only = pytest.mark.skipif("config.getoption('--chaos') != 'long'", reason="takes minutes: --chaos=long")
 
 
 class Feeder(threading.Thread):
@@ -142,3 +156,46 @@ def prepare(system: System, *outputs: str) -> None:
     with Producer(system.bootstrap) as producer:
         for number in range(USERS):
             producer.send(PROFILES, f"segment-{number % 7}", key=f"user-{number}")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is put under fire. `finish` waits for the last row and checks all; it returns how many there are."""
+
+    module: str
+    outputs: tuple[str, ...]
+    queries: tuple[str, ...]
+    finish: Callable[[Run, str], int]
+
+
+Fire = Callable[..., None]  # with the master, what to kill, and perhaps what tells the executors
+
+
+@contextmanager
+def fire_at(job: Job, system: System, folder: Path, seed: int) -> Iterator[Fire]:
+    """What runs a job and kills; nothing of it is left in the end."""
+    drivers: list[Driver] = []
+
+    def run(master: str, kills: list[str], executors: Callable[[], list[int]] | None = None) -> None:
+        command = [sys.executable, "-m", job.module, master, system.bootstrap, str(folder / "state")]
+        driver = Driver(command, folder / "driver")
+        drivers.append(driver)
+        begun_s = time.monotonic()
+        under_way = Run(system, driver, executors or driver.executors, job.queries, seed)
+        under_way.go(kills)
+        rows = job.finish(under_way, system.bootstrap)
+        print(f"{under_way.killed}, {under_way.feeder.sent} events, {rows} rows, {time.monotonic() - begun_s:.0f} s")
+        assert rows > 10 * len(kills), "too little happened"
+
+    try:
+        yield run
+    finally:
+        for driver in drivers:
+            driver.end()
+
+
+def job_session(master: str, app: str) -> SparkSession:
+    """The session of a job."""
+    return session(
+        master, app=app, spark_sql_shuffle_partitions=2, spark_driver_host="127.0.0.1", spark_ui_enabled="false"
+    )

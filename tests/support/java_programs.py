@@ -1,27 +1,31 @@
-"""Small Java programs of ours on Kafka Streams, compiled into `.cache` when they have changed."""
+"""Small Java programs of ours, compiled into `.cache` when they have changed."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.maven import CACHE, locked, streams_jars
 
 
-def command(source: Path, *options: str) -> list[str]:
-    """What runs the program that a source file holds, with options of the JVM."""
-    folder = CACHE / f"java-{source.stem}"
-    with locked(folder.name):
+def compiled(name: str, sources: Sequence[Path], classpath: str) -> Path:
+    """The folder with what sources are compiled to."""
+    folder = CACHE / name
+    with locked(name):
         folder.mkdir(parents=True, exist_ok=True)
         marker = folder / ".compiled"
-        if not marker.exists() or marker.stat().st_mtime < source.stat().st_mtime:
-            _compile(source, folder)
+        newest = max(source.stat().st_mtime for source in sources)
+        if not marker.exists() or marker.stat().st_mtime < newest:
+            command = ["javac", "-nowarn", "-d", str(folder), "-cp", classpath, *map(str, sources)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"javac failed:\n{done.stderr}")
             marker.touch()
-    return ["java", *options, "-cp", f"{folder}:{streams_jars()}/*", source.stem]
+    return folder
 
 
-def _compile(source: Path, folder: Path) -> None:
-    arguments = ["javac", "-nowarn", "-d", str(folder), "-cp", f"{streams_jars()}/*", str(source)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"javac failed:\n{done.stderr}")
+def command(source: Path, *options: str) -> list[str]:
+    """What runs a program on Kafka Streams, with options of the JVM."""
+    jars = f"{streams_jars()}/*"
+    return ["java", *options, "-cp", f"{compiled(f'java-{source.stem}', [source], jars)}:{jars}", source.stem]

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.maven import CACHE, classpath
+from tests.support import java_programs
+from tests.support.maven import classpath
 
 _SOURCES = Path(__file__).with_name("java")
 
@@ -18,18 +19,7 @@ _SOURCES = Path(__file__).with_name("java")
 @cache
 def compiled() -> Path:
     """The folder with our Java helpers, compiled if they changed."""
-    folder = CACHE / "java"
-    folder.mkdir(parents=True, exist_ok=True)
-    sources = sorted(_SOURCES.glob("*.java"))
-    newest = max(source.stat().st_mtime for source in sources)
-    marker = folder / ".compiled"
-    if not marker.exists() or marker.stat().st_mtime < newest:
-        command = ["javac", "-nowarn", "-d", str(folder), "-cp", classpath(), *map(str, sources)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"javac failed:\n{done.stderr}")
-        marker.touch()
-    return folder
+    return java_programs.compiled("java", sorted(_SOURCES.glob("*.java")), classpath())
 
 
 @dataclass(frozen=True)

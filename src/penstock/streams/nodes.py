@@ -298,8 +298,8 @@ class StreamTableJoin(Lookup):
 
 
 @dataclass(frozen=True, eq=False)
-class GlobalJoin(Lookup):
-    """A stream and a global table: each record with what the table says about the key that `on` gives."""
+class LookupOn(Lookup):
+    """A lookup of the key that an expression gives."""
 
     on: Expression
 
@@ -309,18 +309,17 @@ class GlobalJoin(Lookup):
 
 
 @dataclass(frozen=True, eq=False)
-class ForeignKeyJoin(Lookup):
-    """Two tables: a table of the rows on the left, each with the row on the right whose key `on` gives."""
+class GlobalJoin(LookupOn):
+    """A stream and a global table: each record with what the table says about the key that `on` gives."""
 
-    on: Expression
+
+@dataclass(frozen=True, eq=False)
+class ForeignKeyJoin(LookupOn):
+    """Two tables: a table of the rows on the left, each with the row on the right whose key `on` gives."""
 
     @property
     def tables(self) -> tuple[Node, ...]:
         return self.parents
-
-    @property
-    def detail(self) -> str:
-        return f"{self.kind}, on {self.on!r}"
 
 
 @dataclass(frozen=True, eq=False)
