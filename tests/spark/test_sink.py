@@ -181,11 +181,12 @@ def test_a_batch_begins_anew_when_spark_has_failed(
     real = sink._run
     epochs = []
 
-    def failing(frame: Any, layout: Any, plan: Any, tasks: Any) -> None:
+    def failing(frame: Any, layout: Any, plan: Any, tasks: Any) -> Any:
         epochs.append(plan.identity.producer_epoch)
-        real(frame, layout, plan, tasks)
+        sizes = real(frame, layout, plan, tasks)
         if len(epochs) == 2:
             raise PySparkException("an executor is lost")
+        return sizes
 
     monkeypatch.setattr(sink, "_run", failing)
     copy()

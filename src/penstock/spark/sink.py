@@ -28,7 +28,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import Row
 from pyspark.sql.utils import is_remote
 
 from penstock.client.cluster import Cluster, Refused, Unreachable
@@ -38,6 +38,7 @@ from penstock.client.shared_transaction import Committed, SharedTransaction
 from penstock.spark.group_offsets import commit_offsets
 from penstock.spark.placing import Layout
 from penstock.spark.ranges import from_text
+from penstock.spark.row_limit import SIZES, Measured, RowLimit
 from penstock.spark.rows import CODECS, COLUMNS, check_columns
 from penstock.spark.turns import TaskTurns, TurnAddress, TurnServer
 from penstock.spark.writing import (
@@ -58,7 +59,6 @@ EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 
 _ATTEMPTS = 4  # at a batch, before the query fails: as many as Spark makes at a task
-_COUNT = StructType([StructField("records", LongType())])
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,7 @@ class Sink:
         self._batches = f"{options.query}.batches"  # the group that knows the last batch, as an offset
         self._cluster = _cluster(options)
         self._transaction = SharedTransaction(self._cluster, options.query, options.transaction_timeout_ms)
+        self._limit = RowLimit()
         self._checkpoint_id = ""
 
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
@@ -140,6 +141,10 @@ class Sink:
         attempts_left = _ATTEMPTS
         while True:
             is_there = self._begin(frame) >= batch_id
+            if attempts_left == _ATTEMPTS:
+                self._limit.apply(frame)
+            else:
+                self._limit.lift(frame)
             try:
                 if is_there:
                     frame.write.format("noop").mode("overwrite").save()  # for its state
@@ -175,7 +180,7 @@ class Sink:
         self._transaction.add(places)
         identity = self._transaction.identity
         plan = WritePlan(target, places, identity, is_transactional=True)
-        _run(frame, layout, plan, self._options)
+        self._limit.learn(_run(frame, layout, plan, self._options))
         offsets = offsets_after(frame, self._options.checkpoint, batch_id)
         told = {partition: Committed(offset, f"batch {batch_id}") for partition, offset in offsets.items()}
         self._transaction.add_offsets(self._options.query, told)
@@ -204,11 +209,13 @@ class AtLeastOnceSink:
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._cluster = _cluster(options)
+        self._limit = RowLimit()
 
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, again if Spark says so, and tell the group how far the sources are read."""
+        self._limit.apply(frame)
         rows = _spread(frame, self._options.tasks)
-        rows.mapInArrow(_writing_at_least_once(self._options.target), _COUNT).collect()
+        self._limit.learn(rows.mapInArrow(_writing_at_least_once(self._options.target), SIZES).collect())
         commit_offsets(self._cluster, self._options.query, offsets_after(frame, self._options.checkpoint, batch_id))
 
 
@@ -217,13 +224,13 @@ def _cluster(options: SinkOptions) -> Cluster:
     return Cluster(target.bootstrap, client_id=f"penstock-sink-{options.query}", timeout_s=target.timeout_s)
 
 
-def _run(frame: DataFrame, layout: Layout, plan: WritePlan, options: SinkOptions) -> None:
-    """Write the rows in one Spark job: each task those that it has."""
+def _run(frame: DataFrame, layout: Layout, plan: WritePlan, options: SinkOptions) -> list[Row]:
+    """Write the rows in one Spark job: each task those that it has. Returns how much each had."""
     names = [name for name in COLUMNS if name in frame.columns]
     rows = _spread(frame.select(*names), options.tasks)
     host, bind_host = _driver_hosts(frame)
     with TurnServer(host, bind_host, options.port, len(plan.places)) as turns:
-        rows.mapInArrow(_writing(layout, plan, turns.address), _COUNT).collect()
+        return rows.mapInArrow(_writing(layout, plan, turns.address), SIZES).collect()
 
 
 def _spread(frame: DataFrame, tasks: int | None) -> DataFrame:
@@ -243,23 +250,23 @@ def _writing(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
-        rows = iter(batches)
+        measured = Measured(batches)
+        rows = iter(measured)
         first = list(islice(rows, 1))  # as long as a task has seen no row, it may be tried again
         with TaskTurns(turns, context.partitionId()) as mine:
-            yield _count(write(plan, layout, chain(first, rows), mine))
+            write(plan, layout, chain(first, rows), mine)
+        yield measured.sizes()
 
     return run
 
 
 def _writing_at_least_once(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _count(write_at_least_once(target, batches))
+        measured = Measured(batches)
+        write_at_least_once(target, measured)
+        yield measured.sizes()
 
     return run
-
-
-def _count(records: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"records": pa.array([records], pa.int64())})
 
 
 def source_offsets(log: str) -> dict[TopicPartition, int]:

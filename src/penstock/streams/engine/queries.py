@@ -113,10 +113,11 @@ class Query:
     def bytes_of(self, node: Node, frame: DataFrame) -> DataFrame:
         """Records as rows that can be written."""
         key, value = self.forms[node]
+        where = [f.lit(self.topics[node]).alias("topic")] if len(self.topics) > 1 else []
         return frame.select(
             key.write(f.col("key")).alias("key"),
             value.write(f.col("value")).alias("value"),
-            f.lit(self.topics[node]).alias("topic"),
+            *where,
             "timestamp",
             "headers",
         )
