@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock import Admin
-from penstock.client.connection import Connection
+from penstock.client.connection import Connection, ConnectionLost
 from penstock.log.storage import Buffer, File, Storage
 from penstock.testing import RunningBroker, broker
 from penstock.wire.batch import batches_in
@@ -21,6 +22,8 @@ from penstock.wire.messages.describe_groups import DescribeGroupsRequest
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.messages.find_coordinator import FindCoordinatorRequest
 from penstock.wire.messages.init_producer_id import InitProducerIdRequest
+from penstock.wire.messages.produce import PartitionProduceResponse
+from tests.broker.frames import produce, produced
 from tests.log.samples import opened_as
 
 
@@ -179,3 +182,32 @@ def test_a_broker_does_not_coordinate_what_is_on_a_failed_disk(tmp_path: Path) -
         (described,) = connection.call(DescribeGroupsRequest(groups=["g"])).groups
         assert described.error_code == ErrorCode.NOT_COORDINATOR
         assert connection.call(transaction).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_nobody_is_told_of_records_that_waited_for_a_disk_that_is_full(tmp_path: Path) -> None:
+    """Several requests come at once: all but the first wait for the end of the turn, and then there is no room."""
+    disk = FullDisk("t", 10**9)
+    with (
+        broker(data=tmp_path / "data", storage=disk, metadata_log_dir=str(tmp_path / "metadata")) as running,
+        Connection("127.0.0.1", running.port) as connection,
+        Connection("127.0.0.1", running.port) as bystander,
+    ):
+        _create(running, "t")
+        _create(running, "quiet")
+        connection.send_bytes(produce("t", b"0"))
+        produced(connection)
+        first = (tmp_path / "data" / "t-0" / f"{0:020d}.log").stat().st_size
+        disk.bytes_left = first
+        connection.send_bytes(b"".join(produce("t", b"%d" % number) for number in range(1, 10)))
+        answers: list[PartitionProduceResponse] = []
+        with suppress(ConnectionLost):
+            while len(answers) < 9:
+                answers.append(produced(connection))
+        assert not [answer.base_offset for answer in answers if not answer.error_code], "nobody is acknowledged"
+        assert bystander.call(DescribeGroupsRequest(groups=["g"])).groups, "others are not disturbed"
+        disk.bytes_left = 10**9
+        running.restart()
+        error, offsets = _fetch(running, "t", 0)
+        assert (error, offsets[:1]) == (ErrorCode.NONE, [0])
+        assert offsets == list(range(len(offsets)))
+        assert len(offsets) <= 2, "only the first of them was written"

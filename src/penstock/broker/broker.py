@@ -28,6 +28,7 @@ from penstock.log.directory import DirectoryError, LogDirectory, MetaProperties
 from penstock.log.logs import Logs
 from penstock.log.storage import Storage
 from penstock.log.trusted_time import TrustedTime
+from penstock.log.turn import Turn
 from penstock.metadata.file_log import FileMetadataLog
 from penstock.metadata.image import Delta, Image, PartitionState, ResourceType
 from penstock.metadata.records import BrokerEndpoint
@@ -135,7 +136,8 @@ class Broker:
             markers=self.markers,
         )
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
-        self._server = Server(lambda: self.config, self.background, self._dispatcher().dispatch)
+        self.turn = Turn(self.loop.call_soon, self._records_lost)
+        self._server = Server(lambda: self.config, self.background, self._dispatcher().dispatch, self.turn.end)
         bound = self._server.bind(self._listeners)
         self.addresses = [replace(listener, port=bound_socket.getsockname()[1]) for listener, bound_socket in bound]
         await self._register()
@@ -221,6 +223,10 @@ class Broker:
         if os.path.abspath(metadata_directory) == directory.path:
             logger.critical("the failed directory holds the metadata; stopping")
             self.failed.set()
+
+    def _records_lost(self) -> None:
+        """What clients sent could not be written: they must not hear that it was."""
+        self._server.drop_answers()
 
     def _resign(self) -> None:
         """Coordinate no longer what was on a disk that failed."""

@@ -102,14 +102,14 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._is_receiving = False
         if self._frames.problem is not None:
-            self.flush()
+            self._server.flush([self])
             self.close_because(self._frames.problem)
             return
         if self._ready:
             if len(self._ready) < _READY_RESPONSES_MAX:
                 self._server.flush_soon(self)
             else:
-                self.flush()
+                self._server.flush([self])
         if self._frames.pending_bytes != self._memory_held:
             self._account_memory()
 
@@ -163,9 +163,9 @@ class Connection(asyncio.BufferedProtocol):
             self._unpause("requests")
 
     def flush(self) -> None:
-        """Send all responses that are ready; those that became so together leave together."""
+        """Send all responses that are ready; those that became so together leave together. It is the server's call."""
         ready = self._ready
-        if not ready or self._outbox is None:
+        if not ready or self._outbox is None or self.is_closing:
             return
         self._ready = []
         if len(ready) == 1 and type(ready[0]) is bytes:
@@ -247,6 +247,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     # ---- the end ----
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether there are responses that nobody has begun to send."""
+        return bool(self._ready) or any(slot.is_ready for slot in self._slots)
 
     @property
     def is_quiet(self) -> bool:

@@ -29,7 +29,15 @@ _IDLE_CHECKS_PER_LIMIT = 10
 class Server:
     """Accepts connections and knows all that are open."""
 
-    def __init__(self, config: Callable[[], BrokerConfig], background: Background, dispatch: Dispatch) -> None:
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        background: Background,
+        dispatch: Dispatch,
+        before_sending: Callable[[], None],
+    ) -> None:
+        """`before_sending` makes true what responses say."""
+        self._before_sending = before_sending
         self._config = config
         self.background = background
         self.dispatch = dispatch
@@ -84,8 +92,18 @@ class Server:
 
     def _flush(self) -> None:
         unflushed, self._unflushed = self._unflushed, []
-        for connection in unflushed:
+        self.flush(unflushed)
+
+    def flush(self, connections: list[Connection]) -> None:
+        """Send the responses of some connections now."""
+        self._before_sending()
+        for connection in connections:
             connection.flush()
+
+    def drop_answers(self) -> None:
+        """Send none of the responses that are ready: what they say has not come true."""
+        for connection in [c for c in self._connections if c.has_answers]:
+            connection.close_because("what it was about to be told could not be written to disk")
 
     # ---- connections ----
 

@@ -21,8 +21,11 @@ class FlushJob:
     _small_files: tuple[str, ...]
     _has_new_names: bool
     truncations: int
+    _failure: OSError | None  # what is not written cannot be synced
 
     def run(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         try:
             self._sync()
         except FileNotFoundError:

@@ -27,6 +27,7 @@ from penstock.wire.record import decode_end_txn_marker
 
 if TYPE_CHECKING:
     from penstock.log.cleaning_plan import CleanedSegment
+    from penstock.log.turn import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class Log:
         self._on_failure = on_failure
         self._has_new_names = bool(unsynced_files) or has_unsynced_names
         self._unsynced_files = list(unsynced_files)
+        self.turn = -1  # the last one in which it was appended to; `Turn` counts them
         self.truncations = 0  # how often records were taken back
         self.needs_flush = False  # a segment was completed, or flush.messages reached
         self.before_truncation: Callable[[int], None] = lambda offset: None
@@ -120,10 +122,13 @@ class Log:
 
     # ---- appending ----
 
-    def append(self, batch: Batch, leader_epoch: int, origin: Origin = Origin.CLIENT) -> Batch:
+    def append(
+        self, batch: Batch, leader_epoch: int, origin: Origin = Origin.CLIENT, turn: Turn | None = None
+    ) -> Batch:
         """Append a batch as leader: offset and epoch are assigned here. The caller has checked the batch itself.
 
-        Returns the batch, with the offsets that it has in the log. For a duplicate, those of its first time.
+        Returns the batch, with the offsets that it has in the log. For a duplicate, those of its first time. Given a
+        turn, it is in the file when that ends at the latest.
         """
         marker = None
         if batch.producer_id >= 0:
@@ -143,7 +148,7 @@ class Log:
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         try:
-            self._write(batch.data, base_offset, batch.last_offset, batch.max_timestamp)
+            self._write(batch.data, base_offset, batch.last_offset, batch.max_timestamp, turn)
         except ApiError:
             stamp(batch.data, batch, 0, leader_epoch)  # as it came: whoever looks at it again must find nothing amiss
             raise
@@ -169,15 +174,27 @@ class Log:
             self._write(data, batch.base_offset, batch.last_offset, batch.max_timestamp)
             self._add_aborted(replay(self.producers, batch, records))
 
-    def _write(self, data: Buffer, first_offset: int, last_offset: int, max_timestamp: int) -> None:
+    def _write(
+        self, data: Buffer, first_offset: int, last_offset: int, max_timestamp: int, turn: Turn | None = None
+    ) -> None:
+        may_wait = turn is not None and turn.takes(self)
         try:
             if self.epochs.is_dirty:
                 self.epochs.flush()
-            if not self._active.append(data, last_offset, max_timestamp):
+            if not self._active.append(data, last_offset, max_timestamp, may_wait=may_wait):
                 self.roll(first_offset).append(data, last_offset, max_timestamp, is_forced=True)
         except OSError as error:
             raise self._failed(error) from error
         self.end_offset = last_offset + 1
+
+    def write_out(self) -> bool:
+        """Write what has waited for the end of the turn. False if that failed, as all writes of this log will."""
+        try:
+            self._active.write_out()
+        except OSError as error:
+            self._failed(error)
+            return False
+        return True
 
     def _add_aborted(self, aborted: AbortedTxn | None) -> None:
         if aborted is not None:
@@ -386,7 +403,12 @@ class Log:
         return self.end_offset - self.recovery_point >= self.flush_messages
 
     def flush_job(self) -> FlushJob:
-        """What to sync for everything written so far to be durable. Report back with `flushed`."""
+        """What to sync for everything appended so far to be durable. Report back with `flushed`."""
+        failure = None
+        try:
+            self._active.write_out()
+        except OSError as error:
+            failure = error
         # A segment that ends just at the recovery point may have been completed after its last sync: then its indexes
         # are not durable yet.
         number = self._segment_number(self.recovery_point - 1)
@@ -399,6 +421,7 @@ class Log:
             tuple(self._unsynced_files),
             self._has_new_names,
             self.truncations,
+            failure,
         )
         self._unsynced_files = []
         self._has_new_names = False

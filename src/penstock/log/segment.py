@@ -24,6 +24,9 @@ from penstock.wire.record import Record
 # How much is read at once while looking for a batch: a little more than the usual distance of index entries.
 _SEARCH_WINDOW_BYTES = 8192
 
+# So much may wait to be written.
+_UNWRITTEN_BYTES_MAX = 128 * 1024
+
 
 class Damage(NamedTuple):
     """A part of a log file that is not what was written: from one good batch to the next, by position and by offset."""
@@ -51,7 +54,8 @@ class Segment:
 
     Files: `<base offset>.log`, `.index` (offset -> position), `.timeindex` (timestamp -> offset), `.txnindex` (aborted
     transactions, if any). Batches are appended whole, in offset order, and never changed. Index entries are added about
-    every `index.interval.bytes`.
+    every `index.interval.bytes`. What may wait is written together with what comes after it, by `write_out`, or when
+    somebody wants to have the file.
 
     Owned by its Log; only `sync_files` may run in another thread.
     """
@@ -62,8 +66,9 @@ class Segment:
         self._storage = storage
         self._clock = clock
         self.base_offset = base_offset
-        self.file = file
+        self._file = file
         self._write_at = file.write_at
+        self._unwritten = bytearray()  # the end of the segment, as long as it is not in the file
         self.size = 0
         self.offset_index = OffsetIndex(
             storage,
@@ -112,9 +117,18 @@ class Segment:
         segment.created_ms = storage.modified_ms(path)
         return segment
 
+    @property
+    def file(self) -> File:
+        """The log file, with everything in it."""
+        if self._unwritten:
+            self.write_out()
+        return self._file
+
     # ---- writing ----
 
-    def append(self, data: Buffer, last_offset: int, max_timestamp: int, *, is_forced: bool = False) -> bool:
+    def append(
+        self, data: Buffer, last_offset: int, max_timestamp: int, *, is_forced: bool = False, may_wait: bool = False
+    ) -> bool:
         """Add whole batches, unless size, age or what the indexes hold demands a new segment: then False.
 
         After a failed write the file is as before, or the error is raised again.
@@ -127,11 +141,11 @@ class Segment:
             or (max_timestamp > self._timestamp_max and self._is_too_old(max_timestamp))
         ):
             return False
-        try:
-            self._write_at(data, position)
-        except OSError:
-            self.file.truncate(position)
-            raise
+        if may_wait and len(self._unwritten) + size <= _UNWRITTEN_BYTES_MAX:
+            self._unwritten += data
+        else:
+            self.write_out()
+            self._write(data, position)
         self.size = position + size
         if max_timestamp > self._max_timestamp:
             self._note_timestamp(max_timestamp, last_offset)
@@ -142,6 +156,19 @@ class Segment:
             self._first_timestamp = max_timestamp
             self._limit_age()
         return True
+
+    def _write(self, data: Buffer, position: int) -> None:
+        try:
+            self._write_at(data, position)
+        except OSError:
+            self._file.truncate(position)
+            raise
+
+    def write_out(self) -> None:
+        """Write what has waited. If that fails, it waits on."""
+        if self._unwritten:
+            self._write(self._unwritten, self.size - len(self._unwritten))
+            self._unwritten.clear()
 
     def _note_timestamp(self, timestamp: int, offset: int) -> None:
         if self._max_timestamp == _UNKNOWN:
@@ -217,8 +244,8 @@ class Segment:
             self._limit_age()
 
     def sync_files(self, *, with_indexes: bool) -> None:
-        """Make the segment durable. Safe in another thread: it touches nothing that appends change."""
-        self.file.sync()
+        """Make durable what is in the files. Safe in another thread: it touches nothing that appends change."""
+        self._file.sync()
         if with_indexes:
             self.offset_index.sync()
             self.time_index.sync()
@@ -403,7 +430,7 @@ class Segment:
         return self._storage.size(self.offset_index.path), self._storage.size(self.time_index.path)
 
     def paths(self) -> list[str]:
-        return [self.file.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
+        return [self._file.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
     def mark_deleted(self) -> list[str]:
         """Give all files the name of deleted ones; returns the new names. Open readers are not disturbed."""
@@ -417,7 +444,7 @@ class Segment:
 
     def move(self, directory: str) -> None:
         """Follow the files to the folder they were moved to."""
-        self.file.path = names.segment_path(directory, self.base_offset, names.LOG)
+        self._file.path = names.segment_path(directory, self.base_offset, names.LOG)
         self.offset_index.rename(names.segment_path(directory, self.base_offset, names.OFFSET_INDEX))
         self.time_index.rename(names.segment_path(directory, self.base_offset, names.TIME_INDEX))
         self.txn_index.path = names.segment_path(directory, self.base_offset, names.TXN_INDEX)

@@ -11,6 +11,7 @@ from penstock.log.group_commit import GroupCommit
 from penstock.log.log import Log
 from penstock.log.producer_state import Origin
 from penstock.log.storage import FileSlice
+from penstock.log.turn import Turn
 from penstock.metadata.image import INTERNAL_TOPICS, PartitionState
 from penstock.replica.isr import committed_offset
 from penstock.waiters import OffsetWaiters
@@ -107,8 +108,11 @@ class Partition:
 
     # ---- writing ----
 
-    def append(self, batch: Batch, acks: int, origin: Origin = Origin.CLIENT) -> Batch:
-        """Append a batch as leader. Returns it with the offsets that it has in the log."""
+    def append(self, batch: Batch, acks: int, origin: Origin = Origin.CLIENT, turn: Turn | None = None) -> Batch:
+        """Append a batch as leader. Returns it with the offsets that it has in the log.
+
+        Given a turn, it is written when that ends at the latest.
+        """
         if not self.is_leader:
             self.check_leader()
         log = self.log
@@ -118,7 +122,7 @@ class Partition:
                 f"{self.name} has {len(self._state.isr)} in-sync replicas; "
                 f"min.insync.replicas={log.config.min_insync_replicas}",
             )
-        log.append(batch, self.leader_epoch, origin)
+        log.append(batch, self.leader_epoch, origin, turn)
         if log.needs_flush:
             self._commits.request()
         self._advance()

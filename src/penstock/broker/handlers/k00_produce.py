@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.admission import Rules, admit
 from penstock.coordination.appends import settled
+from penstock.log.producer_state import Origin
 from penstock.log.validation import RecordsRejected, check_client_batch
 from penstock.replica.partition import ALL_REPLICAS, Partition
 from penstock.txn.transaction import Identity, TopicPartition
@@ -68,7 +69,7 @@ def handle_frame(broker: Broker, cursor: RequestCursor, connection: Connection) 
     if batch is None or batch.attributes or (acks != 1 and acks != ALL_REPLICAS):
         return cursor.rewind()
     try:
-        partition.append(batch, acks)
+        partition.append(batch, acks, Origin.CLIENT, broker.turn)
     except ApiError:
         return cursor.rewind()
     future = partition.acknowledgement(batch, acks, request.timeout_ms)
