@@ -53,7 +53,7 @@ def test_spark_does_not_look_at_bytes(limit_after: Callable[..., tuple[int, int]
 
 
 def test_few_rows_come_as_long_as_their_size_is_unknown(limit_after: Callable[..., tuple[int, int]]) -> None:
-    assert limit_after()[0] == 512
+    assert limit_after()[0] == 1024
 
 
 @pytest.mark.parametrize(

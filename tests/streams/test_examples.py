@@ -205,11 +205,11 @@ def test_land_in(place: Place, kind: str) -> None:
     order = {"customer": "anna", "amount": 12.5, "method": "card"}
     table = place.folder / "table"
     place.send("paid-orders", ("o1", order, 1_000), ("o2", order, 2_000))
-    assert place.run(f"land_in_{kind}", "paid-orders", table)[-1] == "2 orders in the table"
+    assert place.run(f"land_in_{kind}", "paid-orders", table)[-1] == "orders in the table: 2"
     # As after a crash between the write and Spark's note of it: the batch is run again, before what is new.
     (place.folder / "table-checkpoint" / "commits" / "0").unlink()
     place.send("paid-orders", ("o3", order, 3_000))
-    assert place.run(f"land_in_{kind}", "paid-orders", table)[-1] == "3 orders in the table"
+    assert place.run(f"land_in_{kind}", "paid-orders", table)[-1] == "orders in the table: 3"
     assert (place.folder / "table-checkpoint" / "commits" / "1").exists()
 
 

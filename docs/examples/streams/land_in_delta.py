@@ -45,4 +45,4 @@ query = (
     .start()
 )
 watch(query)
-print(f"{DeltaTable(table).to_pyarrow_table().num_rows} orders in the table")
+print(f"orders in the table: {DeltaTable(table).to_pyarrow_table().num_rows}")

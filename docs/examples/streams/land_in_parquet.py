@@ -38,4 +38,4 @@ query = (
     .start()
 )
 watch(query)
-print(f"{spark.read.parquet(table).count()} orders in the table")
+print(f"orders in the table: {spark.read.parquet(table).count()}")

@@ -20,7 +20,7 @@ _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED = str(2**31 - 1)
 
 _GOOD_SIZE_BYTES = 16 * 1024 * 1024
-_UNKNOWN_ROW_BYTES = 32 * 1024  # of the first micro-batch: large, so that few rows come at a time
+_UNKNOWN_ROW_BYTES = 16 * 1024  # of the first micro-batch: large, so that few rows come at a time
 
 
 class RowLimit:

@@ -227,7 +227,7 @@ def _cluster(options: SinkOptions) -> Cluster:
 def _run(frame: DataFrame, layout: Layout, plan: WritePlan, options: SinkOptions) -> list[Row]:
     """Write the rows in one Spark job: each task those that it has. Returns how much each had."""
     names = [name for name in COLUMNS if name in frame.columns]
-    rows = _spread(frame.select(*names), options.tasks)
+    rows = _spread(frame if names == frame.columns else frame.select(*names), options.tasks)
     host, bind_host = _driver_hosts(frame)
     with TurnServer(host, bind_host, options.port, len(plan.places)) as turns:
         return rows.mapInArrow(_writing(layout, plan, turns.address), SIZES).collect()
