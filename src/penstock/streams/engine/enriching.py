@@ -38,11 +38,12 @@ def enriched(node: StreamTableJoin, frames: list[DataFrame], tables: Tables) -> 
     check_keys(node, frames, ("in the stream", "in the table"))
     earlier = tables.rows.get(node.parents[1])
     before = newest(table.limit(0), None) if earlier is None else earlier
-    counted = stream.where(f.col("value").isNotNull())
+    counts = f.col("value").isNotNull()
     if node.kind == INNER:
-        counted = counted.where(f.col("key").isNotNull())
+        counts &= f.col("key").isNotNull()
+    counted = stream.where(counts)
     if tables.are_quiet:
-        return _joined(node, counted.withColumn("asked", f.col("key")), before)
+        return _joined(node, counted, "key", before)
     rows = f.struct(*(name for name in COLUMNS if name != "key")).alias("row")
     asking = counted.select("key", "timestamp", f.lit(1).alias("turn"), rows, _nothing(table).alias("said"))
     saying = table.select(
@@ -69,14 +70,16 @@ def looked_up(node: GlobalJoin, frames: list[DataFrame], tables: Tables) -> Data
     asking = counted.withColumn("asked", column(node, node.on)).select(*COLUMNS, "asked")
     check_on(node, asking, table)
     earlier = tables.rows.get(node.parents[1])
-    return _joined(node, asking, earlier if tables.are_quiet and earlier is not None else newest(table, earlier))
+    seen = earlier if tables.are_quiet and earlier is not None else newest(table, earlier)
+    return _joined(node, asking, "asked", seen)
 
 
-def _joined(node: Lookup, asking: DataFrame, table: DataFrame) -> DataFrame:
-    """Records with what the newest rows of a table say of what is `asked`."""
+def _joined(node: Lookup, asking: DataFrame, asked: str, table: DataFrame) -> DataFrame:
+    """Records with what the newest rows of a table say of what is in the column `asked`."""
     known = table.select(f.col("key").alias("known_key"), f.col("said.value").alias("right"))
-    joined = asking.join(known, f.col("asked") == f.col("known_key"), "inner" if node.kind == INNER else "left")
-    return records(joined.withColumn("left", f.col("value")).withColumn("value", joined_value(node)))
+    joined = asking.join(known, f.col(asked) == f.col("known_key"), "inner" if node.kind == INNER else "left")
+    value = joined_value(node).alias("value")
+    return joined.withColumn("left", f.col("value")).select(*(value if name == "value" else name for name in COLUMNS))
 
 
 def kept(rows: DataFrame) -> DataFrame:

@@ -33,7 +33,7 @@ from penstock.streams.engine.joining import SIDES, joined_streams, joined_tables
 from penstock.streams.engine.keyed import Clock
 from penstock.streams.engine.lateness import late_of, results_of, without_the_others
 from penstock.streams.engine.processing import processed
-from penstock.streams.engine.records import KEY_VALUE, records, visible
+from penstock.streams.engine.records import COLUMNS, KEY_VALUE, records, visible
 from penstock.streams.engine.regrouping import regrouped
 from penstock.streams.engine.steps import applied
 from penstock.streams.nodes import (
@@ -130,6 +130,7 @@ class _Batches:
         self._query = query
         self._checkpoint = checkpoint
         self._rows: Mapping[Node, DataFrame] | None = None
+        self._read: tuple[int, Mapping[TopicPartition, int]] = (-1, {})  # a batch, and how far the sources are with it
 
     def write(self, batch: DataFrame, batch_id: int, write: Callable[[DataFrame], None] | None) -> None:
         """Do with a micro-batch what the steps say. What several outputs are made of is computed once."""
@@ -156,7 +157,11 @@ class _Batches:
 
     def _tables(self, batch: DataFrame, batch_id: int) -> Tables:
         """The tables of a lookup before a batch."""
-        before, after = (read(batch, self._checkpoint, batch_id) for read in (offsets_before, offsets_after))
+        last_batch, before = self._read
+        if last_batch != batch_id - 1:
+            before = offsets_before(batch, self._checkpoint, batch_id)
+        after = offsets_after(batch, self._checkpoint, batch_id)
+        self._read = (batch_id, after)
         if self._rows is None:
             self._rows = self._query.restored(before)
         moved = {place.topic for place, offset in after.items() if before.get(place) != offset}
@@ -183,12 +188,16 @@ class Compiler:
             read = [topic for node in piece.inputs for topic in self._topics_of(node)]
             head = self._read(read, self._tables_of(piece))
             after = members
+            silence: dict[Node, DataFrame] = {}
 
-            def begin(batch: DataFrame) -> dict[Node, DataFrame]:
-                return {
-                    node: self._decoded(node, batch.where(f.col("topic").isin(*self._topics_of(node))))
-                    for node in piece.inputs
-                }
+            def begin(batch: DataFrame, tables: Tables) -> dict[Node, DataFrame]:
+                if isinstance(stateful, Lookup) and tables.are_quiet and not silence:
+                    nothing = batch.sparkSession.createDataFrame([], batch.schema)
+                    silence.update(self._silent(stateful, members, piece.inputs, nothing))
+                made = silence if tables.are_quiet else {}
+                read = [node for node in piece.inputs if node not in made]
+                topics = {node: f.col("topic").isin(*self._topics_of(node)) for node in read}
+                return {**made, **{node: self._decoded(node, batch.where(topics[node])) for node in read}}
         else:
             position = members.index(stateful)
             leaves = {node: self._decoded(node, self._read(self._topics_of(node))) for node in piece.inputs}
@@ -198,13 +207,13 @@ class Compiler:
 
             late = [node for node in after if isinstance(node, Late)]
 
-            def begin(batch: DataFrame) -> dict[Node, DataFrame]:
+            def begin(batch: DataFrame, tables: Tables) -> dict[Node, DataFrame]:
                 if "late" not in batch.columns:
                     return {stateful: batch}
                 return {stateful: results_of(batch), **{node: late_of(batch) for node in late}}
 
         def tail(batch: DataFrame, tables: Tables) -> dict[Node, DataFrame]:
-            return self._run(after, begin(batch), tables)
+            return self._run(after, begin(batch, tables), tables)
 
         def restored(offsets: Mapping[TopicPartition, int]) -> Mapping[Node, DataFrame]:
             assert isinstance(stateful, Lookup)
@@ -267,16 +276,25 @@ class Compiler:
         made = self._run([node for node in members if node in needed], frames, Tables())
         return kept(newest(made[table], None))
 
+    def _silent(
+        self, join: Lookup, members: list[Node], inputs: tuple[Node, ...], nothing: DataFrame
+    ) -> dict[Node, DataFrame]:
+        """What is done to tables alone, in a batch in which they say nothing: the same for all such batches."""
+        others = {one for node in join.parents if node not in join.tables for one in self._pieces.needed_for(node)}
+        own = {one for node in join.tables for one in self._pieces.needed_for(node)} - others
+        frames = {node: self._decoded(node, nothing) for node in inputs if node in own}
+        return self._run([node for node in members if node in own], frames)
+
     def _decoded(self, node: Node, raw: DataFrame) -> DataFrame:
         """Records as they mean something."""
         if isinstance(node, Source):
             read = {"key": form(node.key), "value": form(node.value)}
         else:
             read = {name: Internal(kind) for name, kind in zip(KEY_VALUE, self._kinds[node], strict=True)}
-        frame = raw.withColumns({name: one.read(f.col(name)) for name, one in read.items()})
+        frame = raw.select(*(read[name].read(f.col(name)).alias(name) if name in read else name for name in COLUMNS))
         if isinstance(node, Source) and node.timestamp is not None:
-            frame = _stamped(node, visible(frame))
-        return records(frame.where(f.col("key").isNotNull()) if is_table(node) else frame)
+            frame = records(_stamped(node, visible(frame)))
+        return frame.where(f.col("key").isNotNull()) if is_table(node) else frame
 
     def _run(
         self, nodes: list[Node], frames: dict[Node, DataFrame], tables: Tables | None = None
