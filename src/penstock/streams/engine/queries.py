@@ -194,10 +194,11 @@ class Compiler:
                 if isinstance(stateful, Lookup) and tables.are_quiet and not silence:
                     nothing = batch.sparkSession.createDataFrame([], batch.schema)
                     silence.update(self._silent(stateful, members, piece.inputs, nothing))
-                made = silence if tables.are_quiet else {}
-                read = [node for node in piece.inputs if node not in made]
-                topics = {node: f.col("topic").isin(*self._topics_of(node)) for node in read}
-                return {**made, **{node: self._decoded(node, batch.where(topics[node])) for node in read}}
+                made = dict(silence) if tables.are_quiet else {}
+                for node in piece.inputs:
+                    if node not in made:
+                        made[node] = self._decoded(node, batch.where(f.col("topic").isin(*self._topics_of(node))))
+                return made
         else:
             position = members.index(stateful)
             leaves = {node: self._decoded(node, self._read(self._topics_of(node))) for node in piece.inputs}
