@@ -86,6 +86,13 @@ def test_lifted_the_settings_are_the_users_again(frame: DataFrame) -> None:
     assert (frame.sparkSession.conf.get(ROWS), frame.sparkSession.conf.get(BYTES)) == ("70", "5000000")
 
 
+def test_the_size_of_rows_is_known_after_the_first_micro_batch() -> None:
+    limit = RowLimit()
+    assert not limit.is_known
+    limit.learn([Row(records=2, bytes=200)])
+    assert limit.is_known
+
+
 def test_measured_batches_say_how_much_they_were() -> None:
     batch = pa.RecordBatch.from_pydict({"value": pa.array([1, 2, 3], pa.int64())})
     measured = Measured([batch, batch])

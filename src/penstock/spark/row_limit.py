@@ -31,6 +31,11 @@ class RowLimit:
         self._own: dict[str, str] = {}  # the settings as they were
         self._set: dict[str, str] = {}
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the size of rows is known from a micro-batch before."""
+        return self._row_bytes != _UNKNOWN_ROW_BYTES
+
     def apply(self, frame: DataFrame) -> None:
         """Set the limit for what is made of a micro-batch. The session is the query's alone."""
         conf = frame.sparkSession.conf

@@ -213,7 +213,8 @@ class AtLeastOnceSink:
 
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, again if Spark says so, and tell the group how far the sources are read."""
-        self._limit.apply(frame)
+        if self._limit.is_known:  # there is no second attempt, with Spark's own limits, at a first guess
+            self._limit.apply(frame)
         rows = _spread(frame, self._options.tasks)
         self._limit.learn(rows.mapInArrow(_writing_at_least_once(self._options.target), SIZES).collect())
         commit_offsets(self._cluster, self._options.query, offsets_after(frame, self._options.checkpoint, batch_id))
