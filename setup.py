@@ -13,5 +13,13 @@ def extension(name: str) -> Extension:
     )
 
 
-modules = ["wire._codec", "wire._kernel", "wire._arrow", "log._cleaner", "client._records"]
+modules = [
+    "wire._codec",
+    "wire._kernel",
+    "wire._arrow",
+    "log._cleaner",
+    "log._tail",
+    "client._records",
+    "broker._sending",
+]
 setup(ext_modules=cythonize([extension(name) for name in modules], build_dir="build/cython"))

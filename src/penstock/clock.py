@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from time import time_ns
 from typing import Protocol
 
 
@@ -20,7 +21,7 @@ class Clock(Protocol):
 
 class SystemClock:
     def time_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return time_ns() // 1_000_000
 
     def monotonic(self) -> float:
         return time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from penstock.log.producer_state import Origin
 from penstock.log.storage import Buffer, File, Storage
 from penstock.log.turn import Turn
 from penstock.log.validation import own_batch
-from tests.log.samples import append, config_of, data_batch, flush, open_at, opened_as, records_from
+from tests.log.samples import T0, append, config_of, data_batch, flush, open_at, opened_as, records_from
 
 
 class Disk(Storage):
@@ -196,3 +197,24 @@ def test_what_cannot_be_written_is_not_synced(log: Log, loop: Loop, disk: Disk) 
         job.run()
     loop.run()
     assert loop.losses == 1
+
+
+def test_files_are_the_same_as_without_turns(tmp_path: Path, loop: Loop) -> None:
+    """Index entries and timestamps too: what is kept for the end of a turn is kept by other code."""
+    rng = random.Random(7)
+    settings = config_of(segment_bytes=20_000, index_interval_bytes=700)
+    kept, plain = (open_at(tmp_path / name / "t-0", settings) for name in ("kept", "plain"))
+    for _ in range(400):
+        value, timestamp = rng.randbytes(rng.randrange(300)), T0 + rng.randrange(10_000)
+        kept.append(own_batch(data_batch(value, timestamp=timestamp)), 0, Origin.CLIENT, loop.turn)
+        plain.append(own_batch(data_batch(value, timestamp=timestamp)), 0)
+        if rng.randrange(10) == 0:
+            loop.run()
+    loop.run()
+    for log in (kept, plain):
+        flush(log)
+        log.close()
+    names = sorted(path.name for path in Path(plain.directory).iterdir())
+    assert len(names) > 12, "there are several segments"
+    for name in names:
+        assert (Path(kept.directory) / name).read_bytes() == (Path(plain.directory) / name).read_bytes(), name

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.broker.outbox import Outbox, Part
+from penstock.broker.outbox import Encoded, Outbox
 from penstock.wire.errors import WireError
 from penstock.wire.frame import FrameBuffer
 
@@ -21,13 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Beyond this many bytes of unsent responses, nothing more is read from a client that does not read itself.
-_UNSENT_BYTES_MAX = 4 * 1024 * 1024
-
 # So many responses are sent at once, even if more requests of the connection are waiting to be read.
 _READY_RESPONSES_MAX = 100
-
-Encoded = bytes | list[Part]
 
 
 class Slot:
@@ -55,17 +50,18 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(server.shared_buffer, server.request_bytes_max)
         self.get_buffer = self._frames.writable  # type: ignore[method-assign]
         self._slots: deque[Slot] = deque()
-        self._ready: list[Encoded] = []
         self._is_receiving = False
         self._held_frames: deque[bytearray] | None = None  # requests that arrived while an earlier one held them up
         self._memory_held = 0
         self._pauses: set[str] = set()
         self._transport: Any = None
         self._socket: socket.socket | None = None
-        self._outbox: Outbox | None = None
+        self._outbox: Outbox  # from when it is admitted
+        self._ready: list[Encoded] = []  # the outbox's
         self.peer = ""
         self.host = ""
-        self.last_active = 0.0
+        self.last_active = 0.0  # as the server found when it looked last; it looks at `was_heard`
+        self.was_heard = False
         self.is_closing = False
 
     # ---- the transport's calls ----
@@ -83,17 +79,25 @@ class Connection(asyncio.BufferedProtocol):
         pseudo = transport.get_extra_info("socket")
         # The transport keeps the descriptor; this object only borrows it (see connection_lost).
         self._socket = socket.socket(pseudo.family, pseudo.type, pseudo.proto, fileno=pseudo.fileno())
-        self._outbox = Outbox(loop, self._server.background, self._socket, self._drained, self.close_because)
+        self._outbox = Outbox(
+            loop, self._server.background, self._socket, self._full, self._drained, self.close_because
+        )
+        self._ready = self._outbox.ready
 
     def buffer_updated(self, count: int) -> None:
-        self.last_active = self._server.now()
+        self.was_heard = True
         self._is_receiving = True
         try:
             for frame in self._frames.received(count):
                 if self.is_closing:
                     return
                 if self._held_frames is None:
-                    self._dispatch(self, frame)
+                    response = self._dispatch(self, frame)
+                    if response is not None:
+                        if self._slots:
+                            self._line_up(response)
+                        else:
+                            self._ready.append(response)
                 else:
                     self._held_frames.append(bytearray(frame))  # its records are stamped in place
         except WireError as error:
@@ -102,14 +106,14 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._is_receiving = False
         if self._frames.problem is not None:
-            self._server.flush([self])
+            self._server.flush([self._outbox])
             self.close_because(self._frames.problem)
             return
         if self._ready:
             if len(self._ready) < _READY_RESPONSES_MAX:
-                self._server.flush_soon(self)
+                self._server.flush_soon(self._outbox)
             else:
-                self._server.flush([self])
+                self._server.flush([self._outbox])
         if self._frames.pending_bytes != self._memory_held:
             self._account_memory()
 
@@ -118,9 +122,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closing = True
-        if self._outbox is not None:
-            self._outbox.close()
         if self._socket is not None:
+            self._outbox.close()
             self._socket.detach()
             self._socket = None
         self._slots.clear()
@@ -132,14 +135,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- answering ----
 
-    def answer(self, response: Encoded) -> None:
-        """Answer the request that is being dispatched, now."""
-        if self._slots:
-            slot = Slot()
-            slot.response, slot.is_ready = response, True
-            self._slots.append(slot)
-        else:
-            self._ready.append(response)
+    def _line_up(self, response: Encoded) -> None:
+        """Put a response behind those that are still to come."""
+        slot = Slot()
+        slot.response, slot.is_ready = response, True
+        self._slots.append(slot)
 
     def answer_later(self) -> Slot:
         """Keep the place of the request that is being dispatched; `fill` it later."""
@@ -152,36 +152,22 @@ class Connection(asyncio.BufferedProtocol):
     def fill(self, slot: Slot, response: Encoded | None) -> None:
         """Give the response for a place that was kept. None: there is none to send."""
         slot.response, slot.is_ready = response, True
+        self._move_up()
+        if self._ready and not self._is_receiving:
+            self._server.flush_soon(self._outbox)
+        if len(self._slots) < self._server.requests_max:
+            self._unpause("requests")
+
+    def _move_up(self) -> None:
+        """What stands before all that is still to come may be sent."""
         slots = self._slots
         while slots and slots[0].is_ready:
             done = slots.popleft().response
             if done is not None:
                 self._ready.append(done)
-        if self._ready and not self._is_receiving:
-            self._server.flush_soon(self)
-        if len(slots) < self._server.requests_max:
-            self._unpause("requests")
 
-    def flush(self) -> None:
-        """Send all responses that are ready; those that became so together leave together. It is the server's call."""
-        ready = self._ready
-        if not ready or self._outbox is None or self.is_closing:
-            return
-        self._ready = []
-        if len(ready) == 1 and type(ready[0]) is bytes:
-            self._outbox.send_bytes(ready[0])
-        elif all(type(response) is bytes for response in ready):
-            self._outbox.send_bytes(b"".join(ready))  # type: ignore[arg-type]
-        else:
-            parts: list[Part] = []
-            for response in ready:
-                if isinstance(response, bytes):
-                    parts.append(response)
-                else:
-                    parts += response
-            self._outbox.send(parts)
-        if self._outbox.pending_bytes > _UNSENT_BYTES_MAX:
-            self._pause("unsent")
+    def _full(self) -> None:
+        self._pause("unsent")
 
     def _drained(self) -> None:
         self._unpause("unsent")
@@ -205,7 +191,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_receiving = True
         try:
             while held and self._held_frames is None and not self.is_closing:
-                self._dispatch(self, held.popleft())
+                response = self._dispatch(self, held.popleft())
+                if response is not None:
+                    self._line_up(response)
+            self._move_up()
         except WireError as error:
             self.close_because(str(error))
             return
@@ -220,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._unpause("order")
         if self._ready:
-            self._server.flush_soon(self)
+            self._server.flush_soon(self._outbox)
 
     def _account_memory(self) -> None:
         """Keep the broker's budget in step with what this connection's incomplete request will take."""
@@ -256,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_quiet(self) -> bool:
         """Whether no request waits for its answer and nothing is unsent."""
-        return not self._slots and not self._ready and not self._outbox and self._held_frames is None
+        return not self._slots and self._outbox.is_empty and self._held_frames is None
 
     def stop_reading(self) -> None:
         """Take no more requests: the broker is about to stop."""
@@ -271,7 +260,8 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         if not self.is_closing:
             self.is_closing = True
+            self._outbox.close()  # nothing that is ready is true enough to be sent, or there is nobody to send it to
             self._transport.abort()
 
 
-Dispatch = Callable[[Connection, Any], None]
+Dispatch = Callable[[Connection, Any], Encoded | None]

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.broker.connection import Connection, Slot
+from penstock.broker.outbox import Encoded
 from penstock.wire._codec import Codec, RequestCursor
 from penstock.wire.api import APIS, Api, ApiKey
 from penstock.wire.errors import DecodeError
@@ -118,36 +119,35 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def dispatch(self, connection: Connection, frame: Any) -> None:
-        """Serve one request. Raises WireError if it cannot be understood."""
+    def dispatch(self, connection: Connection, frame: Any) -> Encoded | None:
+        """Serve one request. Returns its response if there is one now. Raises WireError if it cannot be understood."""
         cursor = RequestCursor(frame)
-        version = cursor.api_version
-        route = self._routes.get(cursor.api_key << 16 | version)
+        route = self._routes.get(cursor.route)
         if route is None:
             route = self._find_route(cursor)
-            if route.version != version:
+            if route.version != cursor.api_version:
                 # A client that is ahead of us is told in the oldest version what we speak.
-                connection.answer(self._encode(route, cursor.correlation_id, self._unsupported_version()))
-                return
-        if route.handle_frame is not None:
-            result = route.handle_frame(self._broker, cursor, connection)
+                return self._encode(route, cursor.correlation_id, self._unsupported_version())
+        handle_frame = route.handle_frame
+        if handle_frame is not None:
+            result = handle_frame(self._broker, cursor, connection)
             if result is not None:
                 if type(result) is bytes:
-                    connection.answer(result)
-                else:
-                    self._answer_later(connection, route, cursor.correlation_id, result)
-                return
+                    return result
+                self._answer_later(connection, route, cursor.correlation_id, result)
+                return None
         # Bytes behind the body are ignored, as Kafka does: librdkafka sends some with Metadata.
         request = route.reader.read_request(cursor, route.has_flexible_request)
         try:
-            result = route.handle(self._broker, request, Call(connection, version, cursor.client_id))
+            result = route.handle(self._broker, request, Call(connection, route.version, cursor.client_id))
         except Exception:
             self._failed(connection, route)
-            return
+            return None
         if type(result) is route.response_type:
-            connection.answer(self._encode(route, cursor.correlation_id, result))
-        elif result is not None:
+            return self._encode(route, cursor.correlation_id, result)
+        if result is not None:
             self._answer_later(connection, route, cursor.correlation_id, result)
+        return None
 
     def _find_route(self, cursor: RequestCursor) -> Route:
         api = APIS.get(cursor.api_key)
@@ -158,7 +158,7 @@ class Dispatcher:
             if api.key != ApiKey.API_VERSIONS:
                 raise DecodeError(f"version {version} of {api.name} is not supported")
             version = 0
-        route = self._routes[api.key << 16 | version] = Route(api, version)
+        route = self._routes[api.key << 16 | version] = Route(api, version)  # as `RequestCursor.route` has it
         return route
 
     def _unsupported_version(self) -> Any:
@@ -166,8 +166,9 @@ class Dispatcher:
 
         return k18_api_versions.unsupported_version()
 
-    def _encode(self, route: Route, correlation_id: int, response: Any) -> Any:
-        return route.writer.encode_response(correlation_id, route.has_flexible_response, response)
+    def _encode(self, route: Route, correlation_id: int, response: Any) -> Encoded:
+        encoded: Encoded = route.writer.encode_response(correlation_id, route.has_flexible_response, response)
+        return encoded
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, result: Any) -> None:
         slot = connection.answer_later()

@@ -10,9 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.background import Background
+from penstock.broker._sending import Sender
 from penstock.log.storage import FileSlice
 
 Part = bytes | FileSlice
+Encoded = bytes | list[Part]  # a response
+
+# Beyond this many bytes of unsent responses, nothing more is read from a client that does not read itself.
+_UNSENT_BYTES_MAX = 4 * 1024 * 1024
 
 # A slice up to this size is cheaper to read and send with its header than to hand to sendfile.
 _INLINE_BYTES = 32 * 1024
@@ -23,7 +28,7 @@ _TURN_BYTES = 2 * 1024 * 1024
 _SENDFILE_BYTES_MAX = 1024 * 1024
 
 
-class Outbox:
+class Outbox(Sender):
     """Sends a connection's responses in order, straight through its socket.
 
     Writing past the event loop's transport lets a response's header and its records leave together: the header with
@@ -37,49 +42,49 @@ class Outbox:
         loop: asyncio.AbstractEventLoop,
         background: Background,
         connection: socket.socket,
+        on_full: Callable[[], None],
         on_drained: Callable[[], None],
         on_failure: Callable[[str], None],
     ) -> None:
+        """`on_full` is called when so much is unsent that no more should be made, `on_drained` when nothing is."""
+        self.fd = connection.fileno()
         self._loop = loop
         self._background = background
         self._socket = connection
+        self._on_full = on_full
         self._on_drained = on_drained
         self._on_failure = on_failure
         self._parts: deque[Part] = deque()
         self._watched_fd = -1
         self._is_waiting = False  # for the socket, for a disk, or for its next turn
         self._is_closed = False
-        self.pending_bytes = 0  # in memory; slices of files are not
+        self._pending_bytes = 0  # in memory; slices of files are not
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is sent."""
+        return not self._parts and not self.ready
 
-    def send(self, parts: Sequence[Part]) -> None:
-        """Send these parts after all that were given before."""
+    def send_ready(self) -> None:
+        """Send what is ready after all that was sent before; what became ready together leaves together."""
         if self._is_closed:
+            self.ready.clear()
             return
+        parts: list[Part] = []
+        for response in self.ready:
+            if isinstance(response, bytes):
+                parts.append(response)
+            else:
+                parts += response
+        self.ready.clear()
         added = _inlined(parts)
         self._parts.extend(added)
-        self.pending_bytes += sum(len(part) for part in added if type(part) is bytes)
+        self._pending_bytes += sum(len(part) for part in added if type(part) is bytes)
+        self.is_engaged = True
         if not self._is_waiting:
             self._pump()
-
-    def send_bytes(self, data: bytes) -> None:
-        """Send one block of bytes: the common case, without any detour."""
-        if self._parts or self._is_closed:
-            self.send((data,))
-            return
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            self._fail(error)
-            return
-        if sent < len(data):
-            self._parts.append(data[sent:])
-            self.pending_bytes = len(data) - sent
-            self._wait_for_socket()
+        if self._pending_bytes > _UNSENT_BYTES_MAX:
+            self._on_full()
 
     def _pump(self) -> None:
         """Send until all is sent, the socket is full, or the turn is over."""
@@ -101,12 +106,13 @@ class Outbox:
             self._is_waiting = True
             self._loop.call_soon(self._resume)
         else:
+            self.is_engaged = False
             self._on_drained()
 
     def _send_bytes_part(self, data: bytes) -> int:
         more = socket.MSG_MORE if len(self._parts) > 1 else 0
         sent = self._socket.send(data, more)
-        self.pending_bytes -= sent
+        self._pending_bytes -= sent
         if sent == len(data):
             self._parts.popleft()
         else:
@@ -161,9 +167,10 @@ class Outbox:
 
     def close(self) -> None:
         """Forget what is not sent."""
-        self._is_closed = True
+        self._is_closed = self.is_engaged = True
         self._parts.clear()
-        self.pending_bytes = 0
+        self.ready.clear()
+        self._pending_bytes = 0
         if self._watched_fd >= 0:
             self._loop.remove_writer(self._watched_fd)
             os.close(self._watched_fd)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from penstock.background import Background
+from penstock.broker._sending import Sender, flush
 from penstock.broker.connection import Connection, Dispatch
 from penstock.broker.listeners import Listener
 from penstock.broker.memory import RequestMemory
@@ -51,7 +52,7 @@ class Server:
         self.call_soon = self._loop.call_soon
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        self._unflushed: list[Connection] = []
+        self._unflushed: list[Sender] = []
         self._per_host: Counter[str] = Counter()
         self._descriptor_limit = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * _DESCRIPTORS_RESERVED_SHARE)
 
@@ -81,24 +82,23 @@ class Server:
 
     # ---- sending ----
 
-    def flush_soon(self, connection: Connection) -> None:
-        """Send a connection's responses when all requests that are here now have been served.
+    def flush_soon(self, sender: Sender) -> None:
+        """Send what a connection has ready when all requests that are here now have been served.
 
         Sending one after the other wakes each client once, instead of letting it fall asleep between two responses.
         """
         if not self._unflushed:
             self._loop.call_soon(self._flush)
-        self._unflushed.append(connection)
+        self._unflushed.append(sender)
 
     def _flush(self) -> None:
         unflushed, self._unflushed = self._unflushed, []
         self.flush(unflushed)
 
-    def flush(self, connections: list[Connection]) -> None:
-        """Send the responses of some connections now."""
+    def flush(self, senders: list[Sender]) -> None:
+        """Send what some connections have ready, now."""
         self._before_sending()
-        for connection in connections:
-            connection.flush()
+        flush(senders)
 
     def drop_answers(self) -> None:
         """Send none of the responses that are ready: what they say has not come true."""
@@ -131,7 +131,11 @@ class Server:
                 del self._per_host[connection.host]
 
     def _close_idle(self) -> None:
-        oldest = self.now() - self._config().connections_max_idle_ms / 1000
+        now = self.now()
+        for connection in self._connections:
+            if connection.was_heard:
+                connection.was_heard, connection.last_active = False, now
+        oldest = now - self._config().connections_max_idle_ms / 1000
         for connection in [c for c in self._connections if c.last_active < oldest and c.is_quiet]:
             connection.close_because("it was idle for too long")
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.clock import Clock
+from penstock.config.definition import LONG_MAX
 from penstock.config.topic import TopicConfig
 from penstock.log import names, swap
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.flush_job import FlushJob
 from penstock.log.producer_replay import rebuild_producers, remove_snapshots_above, replay
-from penstock.log.producer_state import Origin, ProducerState
+from penstock.log.producer_state import CLIENT, Origin, ProducerState
 from penstock.log.retention import SegmentAge, deletable_count
 from penstock.log.segment import Segment
 from penstock.log.storage import Buffer, FileSlice, Storage
@@ -85,6 +86,7 @@ class Log:
         self._has_new_names = bool(unsynced_files) or has_unsynced_names
         self._unsynced_files = list(unsynced_files)
         self.turn = -1  # the last one in which it was appended to; `Turn` counts them
+        self.is_waiting = False  # for the end of the turn, to be written
         self.truncations = 0  # how often records were taken back
         self.needs_flush = False  # a segment was completed, or flush.messages reached
         self.before_truncation: Callable[[int], None] = lambda offset: None
@@ -117,14 +119,13 @@ class Log:
         self.config = config
         self.rules = BatchRules.of(config)
         self.flush_messages = config.flush_messages
+        self.is_synced_by_count = config.flush_messages != LONG_MAX
         self.is_synced_before_use = config.flush_messages == 1
         self._active.limit(config)
 
     # ---- appending ----
 
-    def append(
-        self, batch: Batch, leader_epoch: int, origin: Origin = Origin.CLIENT, turn: Turn | None = None
-    ) -> Batch:
+    def append(self, batch: Batch, leader_epoch: int, origin: Origin = CLIENT, turn: Turn | None = None) -> Batch:
         """Append a batch as leader: offset and epoch are assigned here. The caller has checked the batch itself.
 
         Returns the batch, with the offsets that it has in the log. For a duplicate, those of its first time. Given a
@@ -136,7 +137,7 @@ class Log:
                 marker = decode_end_txn_marker(decode_records(batch.data, batch)[0])
                 self.producers.check_marker(batch, marker, origin)
             else:
-                duplicate = self.producers.find_duplicate(batch) if origin is Origin.CLIENT else None
+                duplicate = self.producers.find_duplicate(batch) if origin is CLIENT else None
                 if duplicate is not None:
                     batch.base_offset = duplicate.first_offset
                     batch.log_append_time = duplicate.timestamp
@@ -147,11 +148,20 @@ class Log:
         stamp(batch.data, batch, base_offset, leader_epoch)
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        try:
-            self._write(batch.data, base_offset, batch.last_offset, batch.max_timestamp, turn)
-        except ApiError:
-            stamp(batch.data, batch, 0, leader_epoch)  # as it came: whoever looks at it again must find nothing amiss
-            raise
+        last_offset = batch.last_offset
+        if (
+            turn is not None
+            and self.is_waiting
+            and not self.epochs.is_dirty
+            and self._active.keep(batch.data, last_offset, batch.max_timestamp)
+        ):
+            self.end_offset = last_offset + 1
+        else:
+            try:
+                self._write(batch.data, base_offset, last_offset, batch.max_timestamp, turn)
+            except ApiError:
+                stamp(batch.data, batch, 0, leader_epoch)  # as it came: nobody who looks again may find it amiss
+                raise
         if marker is not None:
             self._add_aborted(self.producers.marker_appended(batch, marker))
         elif batch.producer_id >= 0:
@@ -177,7 +187,7 @@ class Log:
     def _write(
         self, data: Buffer, first_offset: int, last_offset: int, max_timestamp: int, turn: Turn | None = None
     ) -> None:
-        may_wait = turn is not None and turn.takes(self)
+        may_wait = turn is not None and (self.is_waiting or turn.takes(self))
         try:
             if self.epochs.is_dirty:
                 self.epochs.flush()
@@ -189,6 +199,7 @@ class Log:
 
     def write_out(self) -> bool:
         """Write what has waited for the end of the turn. False if that failed, as all writes of this log will."""
+        self.is_waiting = False
         try:
             self._active.write_out()
         except OSError as error:

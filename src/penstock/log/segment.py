@@ -10,6 +10,7 @@ from typing import NamedTuple
 from penstock.clock import Clock
 from penstock.config.topic import TopicConfig
 from penstock.log import names
+from penstock.log._tail import UNWRITTEN_BYTES_MAX, Tail
 from penstock.log.index_file import RELATIVE_OFFSET_MAX
 from penstock.log.offset_index import OffsetIndex
 from penstock.log.storage import Buffer, File, FileSlice, Storage
@@ -23,9 +24,6 @@ from penstock.wire.record import Record
 
 # How much is read at once while looking for a batch: a little more than the usual distance of index entries.
 _SEARCH_WINDOW_BYTES = 8192
-
-# So much may wait to be written.
-_UNWRITTEN_BYTES_MAX = 128 * 1024
 
 
 class Damage(NamedTuple):
@@ -49,7 +47,7 @@ class DamagedBatch(ApiError):
         self.damage = damage
 
 
-class Segment:
+class Segment(Tail):
     """The batches from `base_offset` up to the next segment's base offset.
 
     Files: `<base offset>.log`, `.index` (offset -> position), `.timeindex` (timestamp -> offset), `.txnindex` (aborted
@@ -68,8 +66,7 @@ class Segment:
         self.base_offset = base_offset
         self._file = file
         self._write_at = file.write_at
-        self._unwritten = bytearray()  # the end of the segment, as long as it is not in the file
-        self.size = 0
+        self.size = 0  # with `_unwritten`: the end of the segment, as long as it is not in the file
         self.offset_index = OffsetIndex(
             storage,
             names.segment_path(directory, base_offset, names.OFFSET_INDEX),
@@ -141,7 +138,7 @@ class Segment:
             or (max_timestamp > self._timestamp_max and self._is_too_old(max_timestamp))
         ):
             return False
-        if may_wait and len(self._unwritten) + size <= _UNWRITTEN_BYTES_MAX:
+        if may_wait and len(self._unwritten) + size <= UNWRITTEN_BYTES_MAX:
             self._unwritten += data
         else:
             self.write_out()

@@ -25,26 +25,26 @@ class Turn:
         self._call_soon = call_soon
         self._on_lost = on_lost
         self._number = 0
-        self._waiting: set[Log] = set()
+        self._waiting: list[Log] = []
 
     def takes(self, log: Log) -> bool:
-        """Whether what a log is given now may wait. If so, it is written when the turn ends."""
+        """Whether what a log is given now may wait. If so, it and all that follows is written when the turn ends."""
         if log.turn != self._number:
             log.turn = self._number
             return False
-        if log not in self._waiting:
-            if len(self._waiting) >= _LOGS_MAX:
-                return False
-            if not self._waiting:
-                self._call_soon(self.end)
-            self._waiting.add(log)
+        if len(self._waiting) >= _LOGS_MAX:
+            return False
+        if not self._waiting:
+            self._call_soon(self.end)
+        self._waiting.append(log)
+        log.is_waiting = True
         return True
 
     def end(self) -> None:
         """Write everything, now."""
         self._number += 1
         if self._waiting:
-            logs, self._waiting = self._waiting, set()
+            logs, self._waiting = self._waiting, []
             lost = [log for log in logs if not log.write_out()]
             if lost:
                 self._on_lost()

@@ -6,7 +6,6 @@ import asyncio
 from typing import Protocol
 
 from penstock.background import Background
-from penstock.config.definition import LONG_MAX
 from penstock.log.group_commit import GroupCommit
 from penstock.log.log import Log
 from penstock.log.producer_state import Origin
@@ -136,7 +135,7 @@ class Partition:
         next_offset = batch.next_offset
         if acks == ALL_REPLICAS and next_offset > self.log.high_watermark:
             return self._committed.wait(next_offset, timeout_ms / 1000)
-        if self.log.flush_messages != LONG_MAX and self.log.is_flush_due and next_offset > self.log.recovery_point:
+        if self.log.is_synced_by_count and self.log.is_flush_due and next_offset > self.log.recovery_point:
             return self._commits.wait(next_offset, timeout_ms / 1000)
         return None
 

@@ -13,12 +13,11 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from penstock.wire._codec cimport load32, load64
-from penstock.wire._kernel cimport Record, field_bytes, parse_record, put_varint, varint_size
+from penstock.wire._kernel cimport FINE, Record, field_bytes, parse_record, put_varint, varint_size
 
 from penstock.wire.errors import CorruptBatch, InvalidRecords
 
 cdef enum:
-    _FINE = 0
     _HEADER = 61
     _ARROW_BYTES_MAX = 0x7FFFFFFF  # Arrow's offsets into binary columns have 32 bits
 
@@ -66,6 +65,47 @@ cdef class Block:
         return 0
 
 
+cdef Block _block_like(Block before):
+    """An empty one, with the room that the one before came to need: growing is copying."""
+    cdef Block made = Block()
+    if before is not None:
+        made.reserve(before._capacity)
+    return made
+
+
+cdef inline void copy(uint8_t *to, const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    """memcpy, without the call for what many keys are: 8 to 16 bytes."""
+    cdef uint64_t first, last
+    if 8 <= size <= 16:
+        memcpy(&first, data, 8)
+        memcpy(&last, data + size - 8, 8)
+        memcpy(to, &first, 8)
+        memcpy(to + size - 8, &last, 8)
+    else:
+        memcpy(to, data, size)
+
+
+cdef struct Cells:
+    # Where cells of a column of byte strings are being written.
+    int32_t *end           # of the next cell, in `content`
+    uint8_t *content
+    Py_ssize_t size
+    uint8_t *validity
+    int64_t nulls
+
+
+cdef inline void put_bytes(Cells *cells, Py_ssize_t row, const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    """There must be room. Size -1 is null."""
+    if size < 0:
+        cells.nulls += 1
+    else:
+        set_bit(cells.validity, row)
+        copy(cells.content + cells.size, data, size)
+        cells.size += size
+    cells.end[0] = <int32_t>cells.size
+    cells.end += 1
+
+
 cdef class _Bytes:
     """A column of byte strings that may be null."""
 
@@ -74,13 +114,15 @@ cdef class _Bytes:
     cdef Block validity  # a bit per row
     cdef int64_t nulls
 
-    def __cinit__(self):
-        self.ends = Block()
-        self.content = Block()
+    cdef int begin(self, _Bytes before) except -1:
+        """`before` is what the last ones were written to, if any were."""
+        self.ends = _block_like(before.ends if before is not None else None)
+        self.content = _block_like(before.content if before is not None else None)
         self.validity = Block()
         self.ends.reserve(4)
         (<int32_t *>self.ends.data)[0] = 0
         self.ends.size = 4
+        return 0
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t row_count, Py_ssize_t content_bytes) except -1:
         cdef Py_ssize_t bitmap_bytes = (row_count + rows + 7) // 8
@@ -92,19 +134,29 @@ cdef class _Bytes:
             self.validity.size = bitmap_bytes
         return 0
 
-    cdef void add(self, Py_ssize_t row, const uint8_t *data, Py_ssize_t size) noexcept nogil:
-        """There must be room."""
-        if size < 0:
-            self.nulls += 1
-        else:
-            set_bit(self.validity.data, row)
-            memcpy(self.content.data + self.content.size, data, size)
-            self.content.size += size
-        (<int32_t *>(self.ends.data + self.ends.size))[0] = <int32_t>self.content.size
-        self.ends.size += 4
+    cdef Cells open(self) noexcept nogil:
+        """Write behind what is there; `close` when done."""
+        cdef Cells cells
+        cells.end = <int32_t *>(self.ends.data + self.ends.size)
+        cells.content = self.content.data
+        cells.size = self.content.size
+        cells.validity = self.validity.data
+        cells.nulls = self.nulls
+        return cells
+
+    cdef void close(self, const Cells *cells) noexcept nogil:
+        self.ends.size = <uint8_t *>cells.end - self.ends.data
+        self.content.size = cells.size
+        self.nulls = cells.nulls
 
     cdef tuple buffers(self):
         return self.nulls, (self.validity if self.nulls else None), self.ends, self.content
+
+
+cdef _Bytes _bytes_like(_Bytes before):
+    cdef _Bytes made = _Bytes()
+    made.begin(before)
+    return made
 
 
 cdef class Columns:
@@ -123,15 +175,15 @@ cdef class Columns:
 
     cdef int _begin(self) except -1:
         self.count = 0
-        self._keys = _Bytes()
-        self._values = _Bytes()
-        self._offsets = Block()
-        self._timestamps = Block()
-        self._types = Block()
+        self._keys = _bytes_like(self._keys)
+        self._values = _bytes_like(self._values)
+        self._offsets = _block_like(self._offsets)
+        self._timestamps = _block_like(self._timestamps)
+        self._types = _block_like(self._types)
         if self._with_headers:
-            self._header_names = _Bytes()
-            self._header_values = _Bytes()
-            self._header_ends = Block()
+            self._header_names = _bytes_like(self._header_names)
+            self._header_values = _bytes_like(self._header_values)
+            self._header_ends = _block_like(self._header_ends)
             self._header_ends.reserve(4)
             (<int32_t *>self._header_ends.data)[0] = 0
             self._header_ends.size = 4
@@ -194,45 +246,56 @@ cdef class Columns:
                    int64_t base_timestamp, int64_t append_time, int64_t start_offset,
                    int64_t end_offset) noexcept nogil:
         cdef Record record
-        cdef Py_ssize_t position = 0
-        cdef int64_t offset, timestamp
+        cdef Cells keys = self._keys.open(), values = self._values.open()
+        cdef int64_t *offsets = <int64_t *>(self._offsets.data + self._offsets.size)
+        cdef int64_t *timestamps = <int64_t *>(self._timestamps.data + self._timestamps.size)
+        cdef int32_t *types = <int32_t *>(self._types.data + self._types.size)
+        cdef Py_ssize_t position = 0, row = 0, first = self.count
+        cdef int64_t offset
         cdef int32_t index, kind = 1 if append_time >= 0 else 0
+        cdef int fault = FINE
         for index in range(count):
-            if parse_record(data, end, position, &record) != _FINE:
-                return 1
+            fault = parse_record(data, end, position, &record)
+            if fault:
+                break
             position = record.end
             offset = base_offset + record.offset_delta
             if offset < start_offset or offset >= end_offset:
                 continue
-            timestamp = append_time if append_time >= 0 else base_timestamp + record.timestamp_delta
-            self._keys.add(self.count, data + record.key, record.key_size)
-            self._values.add(self.count, data + record.value, record.value_size)
-            (<int64_t *>(self._offsets.data + self._offsets.size))[0] = offset
-            self._offsets.size += 8
-            (<int64_t *>(self._timestamps.data + self._timestamps.size))[0] = timestamp * 1000
-            self._timestamps.size += 8
-            (<int32_t *>(self._types.data + self._types.size))[0] = kind
-            self._types.size += 4
+            put_bytes(&keys, first + row, data + record.key, record.key_size)
+            put_bytes(&values, first + row, data + record.value, record.value_size)
+            offsets[row] = offset
+            timestamps[row] = (append_time if append_time >= 0 else base_timestamp + record.timestamp_delta) * 1000
+            types[row] = kind
             if self._with_headers:
-                self._add_headers(data, &record)
-            self.count += 1
-        return _FINE
+                self._add_headers(data, &record, first + row)
+            row += 1
+        self._keys.close(&keys)
+        self._values.close(&values)
+        self._offsets.size += 8 * row
+        self._timestamps.size += 8 * row
+        self._types.size += 4 * row
+        self.count += row
+        return fault
 
-    cdef void _add_headers(self, const uint8_t *data, Record *record) noexcept nogil:
+    cdef void _add_headers(self, const uint8_t *data, Record *record, Py_ssize_t row) noexcept nogil:
         """`parse_record` has looked at all of them already."""
+        cdef Cells names = self._header_names.open(), values = self._header_values.open()
         cdef Py_ssize_t position = record.headers
         cdef Py_ssize_t start = 0, size = 0
         cdef int64_t i
         if record.header_count == 0:
             self._header_nulls += 1
         else:
-            set_bit(self._header_validity.data, self.count)
+            set_bit(self._header_validity.data, row)
         for i in range(record.header_count):
             field_bytes(data, record.end, &position, False, &start, &size)
-            self._header_names.add(self._header_count, data + start, size)
+            put_bytes(&names, self._header_count, data + start, size)
             field_bytes(data, record.end, &position, True, &start, &size)
-            self._header_values.add(self._header_count, data + start, size)
+            put_bytes(&values, self._header_count, data + start, size)
             self._header_count += 1
+        self._header_names.close(&names)
+        self._header_values.close(&values)
         (<int32_t *>(self._header_ends.data + self._header_ends.size))[0] = <int32_t>self._header_count
         self._header_ends.size += 4
 

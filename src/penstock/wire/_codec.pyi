@@ -30,6 +30,7 @@ class Cursor:
 class RequestCursor(Cursor):
     api_key: int
     api_version: int
+    route: int
     correlation_id: int
     client_id: str | None
     def __init__(self, frame: Buffer) -> None: ...

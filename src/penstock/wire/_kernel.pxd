@@ -1,6 +1,15 @@
-# What other native modules use of the record kernel.
+# What native modules share of the record kernel. The reader of single records is here as a whole, so that each loop over
+# records has it in its own code, without a call.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+cdef enum Fault:
+    FINE = 0
+    ENDS_EARLY = 1
+    BAD_VARINT = 2
+    BAD_LENGTH = 3
+    BAD_HEADERS = 4
+    NOT_FILLED = 5
 
 cdef struct Record:
     int64_t timestamp_delta
@@ -14,10 +23,105 @@ cdef struct Record:
     int64_t header_count
     Py_ssize_t end
 
-cdef int parse_record(const uint8_t *data, Py_ssize_t limit, Py_ssize_t position, Record *record) noexcept nogil
 
-cdef int field_bytes(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, bint nullable,
-                     Py_ssize_t *start, Py_ssize_t *size) noexcept nogil
+cdef enum:
+    # The last shift of a number of 32 and of 64 bits: 5 and 10 bytes. Java's reader throws at longer ones.
+    _SHIFT_MAX_32 = 28
+    _SHIFT_MAX_64 = 63
+
+
+cdef inline int number(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, int shift_max,
+                       int64_t *value) noexcept nogil:
+    """Read a zigzag number."""
+    cdef uint64_t bits = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    cdef Py_ssize_t at = position[0]
+    if at < end and data[at] < 0x80:  # nearly all there are
+        bits = data[at]
+        position[0] = at + 1
+        value[0] = <int64_t>((bits >> 1) ^ (0 - (bits & 1)))
+        return FINE
+    while True:
+        if at >= end:
+            return ENDS_EARLY
+        if shift > shift_max:
+            return BAD_VARINT
+        byte = data[at]
+        at += 1
+        bits |= (<uint64_t>(byte & 0x7F)) << shift
+        if not byte & 0x80:
+            break
+        shift += 7
+    position[0] = at
+    value[0] = <int64_t>((bits >> 1) ^ (0 - (bits & 1)))
+    return FINE
+
+
+cdef inline int field_bytes(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, bint nullable,
+                            Py_ssize_t *start, Py_ssize_t *size) noexcept nogil:
+    cdef int64_t length = 0
+    cdef int fault = number(data, end, position, _SHIFT_MAX_32, &length)
+    if fault:
+        return fault
+    if length < 0:
+        if length != -1 or not nullable:
+            return BAD_LENGTH
+        start[0] = position[0]
+        size[0] = -1
+        return FINE
+    if length > end - position[0]:
+        return BAD_LENGTH
+    start[0] = position[0]
+    size[0] = <Py_ssize_t>length
+    position[0] += <Py_ssize_t>length
+    return FINE
+
+
+cdef inline int skip_headers(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, int64_t count) noexcept nogil:
+    cdef Py_ssize_t start = 0, size = 0
+    while count > 0:
+        if field_bytes(data, end, position, False, &start, &size):
+            return BAD_HEADERS
+        if field_bytes(data, end, position, True, &start, &size):
+            return BAD_HEADERS
+        count -= 1
+    return FINE
+
+
+cdef inline int parse_record(const uint8_t *data, Py_ssize_t limit, Py_ssize_t position, Record *record) noexcept nogil:
+    cdef int64_t length = 0
+    cdef int fault = number(data, limit, &position, _SHIFT_MAX_32, &length)
+    if fault:
+        return fault
+    if length < 0 or length > limit - position:
+        return BAD_LENGTH if length < 0 else ENDS_EARLY
+    cdef Py_ssize_t end = position + <Py_ssize_t>length
+    if position >= end:
+        return BAD_LENGTH
+    position += 1  # attributes: unused
+    fault = number(data, end, &position, _SHIFT_MAX_64, &record.timestamp_delta)
+    record.rest = position
+    if not fault:
+        fault = number(data, end, &position, _SHIFT_MAX_32, &record.offset_delta)
+    if not fault:
+        fault = field_bytes(data, end, &position, True, &record.key, &record.key_size)
+    if not fault:
+        fault = field_bytes(data, end, &position, True, &record.value, &record.value_size)
+    if not fault:
+        fault = number(data, end, &position, _SHIFT_MAX_32, &record.header_count)
+    if fault:
+        return BAD_LENGTH if fault == ENDS_EARLY else fault
+    record.headers = position
+    if record.header_count < 0 or record.header_count > end - position:
+        return BAD_HEADERS
+    fault = skip_headers(data, end, &position, record.header_count)
+    if fault:
+        return fault
+    if position != end:
+        return NOT_FILLED
+    record.end = end
+    return FINE
 
 
 cdef inline Py_ssize_t varint_size(int64_t value) noexcept nogil:

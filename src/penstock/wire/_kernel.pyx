@@ -24,6 +24,7 @@ value, header count, and per header key length, key, value length, value. Length
 Loops work on raw pointers; the long ones release the GIL.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
@@ -56,6 +57,8 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 
 
+@cython.freelist(8)
+@cython.no_gc  # it holds nothing that could hold it
 cdef class Batch:
     """The header of one record batch, read from a buffer. A snapshot: it does not follow later changes."""
 
@@ -256,14 +259,6 @@ def seek(object buffer, int64_t offset, Py_ssize_t position=0):
 
 # ---- single records ----
 
-cdef enum Fault:
-    FINE = 0
-    ENDS_EARLY = 1
-    BAD_VARINT = 2
-    BAD_LENGTH = 3
-    BAD_HEADERS = 4
-    NOT_FILLED = 5
-
 cdef tuple _FAULTS = (
     "",
     "the records end before the declared count",
@@ -272,100 +267,6 @@ cdef tuple _FAULTS = (
     "the headers are malformed",
     "the record's fields do not fill its declared length",
 )
-
-
-cdef enum:
-    # The last shift of a number of 32 and of 64 bits: 5 and 10 bytes. Java's reader throws at longer ones.
-    _SHIFT_MAX_32 = 28
-    _SHIFT_MAX_64 = 63
-
-
-cdef inline int number(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, int shift_max,
-                       int64_t *value) noexcept nogil:
-    cdef uint64_t bits = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    cdef Py_ssize_t at = position[0]
-    while True:
-        if at >= end:
-            return ENDS_EARLY
-        if shift > shift_max:
-            return BAD_VARINT
-        byte = data[at]
-        at += 1
-        bits |= (<uint64_t>(byte & 0x7F)) << shift
-        if not byte & 0x80:
-            break
-        shift += 7
-    position[0] = at
-    value[0] = <int64_t>((bits >> 1) ^ (0 - (bits & 1)))
-    return FINE
-
-
-cdef int field_bytes(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, bint nullable,
-                     Py_ssize_t *start, Py_ssize_t *size) noexcept nogil:
-    cdef int64_t length = 0
-    cdef int fault = number(data, end, position, _SHIFT_MAX_32, &length)
-    if fault:
-        return fault
-    if length < 0:
-        if length != -1 or not nullable:
-            return BAD_LENGTH
-        start[0] = position[0]
-        size[0] = -1
-        return FINE
-    if length > end - position[0]:
-        return BAD_LENGTH
-    start[0] = position[0]
-    size[0] = <Py_ssize_t>length
-    position[0] += <Py_ssize_t>length
-    return FINE
-
-
-cdef int skip_headers(const uint8_t *data, Py_ssize_t end, Py_ssize_t *position, int64_t count) noexcept nogil:
-    cdef Py_ssize_t start = 0, size = 0
-    while count > 0:
-        if field_bytes(data, end, position, False, &start, &size):
-            return BAD_HEADERS
-        if field_bytes(data, end, position, True, &start, &size):
-            return BAD_HEADERS
-        count -= 1
-    return FINE
-
-
-cdef int parse_record(const uint8_t *data, Py_ssize_t limit, Py_ssize_t position, Record *record) noexcept nogil:
-    cdef int64_t length = 0
-    cdef int fault = number(data, limit, &position, _SHIFT_MAX_32, &length)
-    if fault:
-        return fault
-    if length < 0 or length > limit - position:
-        return BAD_LENGTH if length < 0 else ENDS_EARLY
-    cdef Py_ssize_t end = position + <Py_ssize_t>length
-    if position >= end:
-        return BAD_LENGTH
-    position += 1  # attributes: unused
-    fault = number(data, end, &position, _SHIFT_MAX_64, &record.timestamp_delta)
-    record.rest = position
-    if not fault:
-        fault = number(data, end, &position, _SHIFT_MAX_32, &record.offset_delta)
-    if not fault:
-        fault = field_bytes(data, end, &position, True, &record.key, &record.key_size)
-    if not fault:
-        fault = field_bytes(data, end, &position, True, &record.value, &record.value_size)
-    if not fault:
-        fault = number(data, end, &position, _SHIFT_MAX_32, &record.header_count)
-    if fault:
-        return BAD_LENGTH if fault == ENDS_EARLY else fault
-    record.headers = position
-    if record.header_count < 0 or record.header_count > end - position:
-        return BAD_HEADERS
-    fault = skip_headers(data, end, &position, record.header_count)
-    if fault:
-        return fault
-    if position != end:
-        return NOT_FILLED
-    record.end = end
-    return FINE
 
 
 cdef struct Rules:

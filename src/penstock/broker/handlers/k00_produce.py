@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.admission import Rules, admit
 from penstock.coordination.appends import settled
-from penstock.log.producer_state import Origin
+from penstock.log.producer_state import CLIENT
 from penstock.log.validation import RecordsRejected, check_client_batch
 from penstock.replica.partition import ALL_REPLICAS, Partition
 from penstock.txn.transaction import Identity, TopicPartition
@@ -69,10 +69,12 @@ def handle_frame(broker: Broker, cursor: RequestCursor, connection: Connection) 
     if batch is None or batch.attributes or (acks != 1 and acks != ALL_REPLICAS):
         return cursor.rewind()
     try:
-        partition.append(batch, acks, Origin.CLIENT, broker.turn)
+        partition.append(batch, acks, CLIENT, broker.turn)
     except ApiError:
         return cursor.rewind()
-    future = partition.acknowledgement(batch, acks, request.timeout_ms)
+    future = None
+    if acks != 1 or log.is_synced_by_count:
+        future = partition.acknowledgement(batch, acks, request.timeout_ms)
     if future is None:
         return encode_one_produced(cursor, request, batch.base_offset, batch.log_append_time, log.start_offset)
     result = PartitionProduceResponse(
