@@ -301,3 +301,29 @@ def test_a_schema_leaves_columns_out(
     assert [(row.offset, bytes(row.value)) for row in rows] == [(n, b"%d" % n) for n in range(5)]
     with pytest.raises(Exception, match=r"says value string, but it can only leave out some of key binary, value"):
         reader.schema("value STRING").load().collect()
+    with pytest.raises(Exception, match=r"says that value is never null, but a record may have none"):
+        reader.schema("value BINARY NOT NULL").load().collect()
+
+
+def test_a_query_keeps_its_state_when_a_column_is_no_longer_declared_to_be_null_at_times(
+    spark: Any, system: System, topic: str, create: Any, fill: Callable[..., list[int]], tmp_path: Any
+) -> None:
+    """As it is with the checkpoint of a query that had Spark's own source before, which says so of every column."""
+    create()
+    counts: dict[int, int] = {}
+
+    def run(**schema: str) -> None:
+        reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", system.bootstrap)
+        reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+        frame = (reader.schema(schema["schema"]) if schema else reader).load()
+        assert frame.schema["partition"].nullable == bool(schema)
+        writer = frame.groupBy("partition").count().writeStream.outputMode("update")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer = writer.foreachBatch(lambda batch, _: counts.update((row[0], row[1]) for row in batch.collect()))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    fill(range(30))
+    run(schema="value BINARY, partition INT")
+    fill(range(30))
+    run()
+    assert counts == {0: 20, 1: 20, 2: 20}

@@ -7,6 +7,7 @@ that: tests, tools, Spark tasks.
 from __future__ import annotations
 
 import socket
+import struct
 from typing import Any
 
 from penstock.wire.api import APIS, Api
@@ -26,6 +27,7 @@ class Connection:
     def __init__(self, host: str, port: int, *, client_id: str | None = "penstock", timeout_s: float = 30.0) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _let_the_kernel_wait(self._socket, timeout_s)
         self._client_id = client_id
         self._correlation_id = 0
 
@@ -69,13 +71,17 @@ class Connection:
             if frame[position] != 0:
                 raise DecodeError("unexpected tagged fields in a response header")
             position += 1
-        response, end = api.response_codec(version).read(frame, position)
+        # Records are looked at where they lie in the frame, not copied out of it.
+        response, end = api.response_codec(version).read(memoryview(frame), position)
         if end != len(frame):
             raise DecodeError(f"{len(frame) - end} bytes follow the {api.name} response")
         return response
 
     def send_bytes(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        try:
+            self._socket.sendall(data)
+        except BlockingIOError:
+            raise TimeoutError("timed out") from None
 
     def receive_frame(self) -> bytes:
         """The next frame without its size: correlation id, header, body."""
@@ -85,14 +91,30 @@ class Connection:
         return self._receive_exactly(size)
 
     def _receive_exactly(self, count: int) -> bytes:
-        data = bytearray(count)
-        view = memoryview(data)
-        while view:
-            received = self._socket.recv_into(view)
-            if received == 0:
+        """All of it at once, as a rule: into memory that nobody has cleared before, and from which nobody copies it."""
+        parts: list[bytes] = []
+        while count:
+            part = self._receive(count)
+            if not part:
                 raise ConnectionLost("the broker closed the connection")
-            view = view[received:]
-        return bytes(data)
+            parts.append(part)
+            count -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _receive(self, count: int) -> bytes:
+        try:
+            return self._socket.recv(count, socket.MSG_WAITALL)
+        except BlockingIOError:
+            raise TimeoutError("timed out") from None
+
+
+def _let_the_kernel_wait(connected: socket.socket, timeout_s: float) -> None:
+    """Time out in the kernel, not in Python: only so can one call wait for a whole frame."""
+    seconds, rest = divmod(timeout_s, 1)
+    limit = struct.pack("@ll", int(seconds), int(rest * 1e6))
+    connected.setblocking(True)
+    for direction in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connected.setsockopt(socket.SOL_SOCKET, direction, limit)
 
 
 def api_of(request: Any) -> Api:

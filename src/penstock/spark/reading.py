@@ -6,14 +6,13 @@ Nothing here is done record by record. While one response is turned into columns
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.client.cluster import EARLIEST, READ_COMMITTED, RETRIABLE, Cluster, Moved, Refused
 from penstock.client.connection import ConnectionLost
-from penstock.client.records import TopicPartition
 from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import DataLoss, OffsetRange
 from penstock.spark.task_process import settle
@@ -33,24 +32,30 @@ _BYTES = 16 * 1024 * 1024
 _WAIT_MS = 500
 _BY_NAME_VERSION = 12  # the newest version of Fetch that names topics by name
 
-_FIELDS: list[tuple[str, pa.DataType]] = [
-    ("key", pa.binary()),
-    ("value", pa.binary()),
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("offset", pa.int64()),
-    ("timestamp", pa.timestamp("us", tz="UTC")),
-    ("timestampType", pa.int32()),
-]
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
-SCHEMA = pa.schema(_FIELDS)
-SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", pa.list_(_HEADER))])
+_TYPES: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(_HEADER),
+}
 
 
-def read_range(options: SourceOptions, wanted: OffsetRange, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """All records of a range, as Arrow batches with these columns."""
+def arrow_schema(columns: Mapping[str, bool]) -> pa.Schema:
+    """A schema with these columns of a record, each with whether it is declared to be null at times."""
+    return pa.schema([pa.field(name, _TYPES[name], is_nullable) for name, is_nullable in columns.items()])
+
+
+def read_range(options: SourceOptions, wanted: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """All records of a range, as Arrow batches with the columns of a schema that `arrow_schema` made."""
     settle()
     columns = Columns(options.include_headers)
+    topic = _Constant(pa.scalar(wanted.partition.topic, pa.string()))
+    partition = _Constant(pa.scalar(wanted.partition.partition, pa.int32()))
     with Cluster(options.bootstrap, client_id="penstock-spark", timeout_s=options.timeout_s) as cluster:
         fetches = Fetches(cluster, options, wanted)
         for data in fetches:
@@ -66,9 +71,9 @@ def read_range(options: SourceOptions, wanted: OffsetRange, names: list[str]) ->
                     wanted.end,
                 )
                 if columns.count >= _ROWS or columns.size >= _BYTES:
-                    yield record_batch(columns, wanted.partition).select(names)
+                    yield _record_batch(columns, topic, partition, schema)
     if columns.count:
-        yield record_batch(columns, wanted.partition).select(names)
+        yield _record_batch(columns, topic, partition, schema)
 
 
 class Fetches:
@@ -194,27 +199,42 @@ def _is_abort(records: Any, batch: Batch) -> bool:
 # ---- Arrow ----
 
 
-def record_batch(columns: Columns, partition: TopicPartition) -> pa.RecordBatch:
+class _Constant:
+    """A column with the same value in every row: made once, and cut to size."""
+
+    def __init__(self, value: pa.Scalar) -> None:
+        self._value = value
+        self._column = pa.repeat(value, 0)
+
+    def of(self, count: int) -> pa.Array:
+        if len(self._column) < count:
+            self._column = pa.repeat(self._value, count)
+        return self._column[:count]
+
+
+def _record_batch(columns: Columns, topic: _Constant, partition: _Constant, schema: pa.Schema) -> pa.RecordBatch:
     """What came together in `columns`, as Arrow has it."""
     count, keys, values, offsets, timestamps, types, headers = columns.take()
-    arrays = [
-        _binary(pa.binary(), count, keys),
-        _binary(pa.binary(), count, values),
-        pa.repeat(pa.scalar(partition.topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition.partition, pa.int32()), count),
-        _numbers(pa.int64(), count, offsets),
-        _numbers(_FIELDS[5][1], count, timestamps),
-        _numbers(pa.int32(), count, types),
-    ]
-    if headers is None:
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-    nulls, validity, ends, header_count, names, contents = headers
+    arrays = {
+        "key": _binary(pa.binary(), count, keys),
+        "value": _binary(pa.binary(), count, values),
+        "topic": topic.of(count),
+        "partition": partition.of(count),
+        "offset": _numbers(_TYPES["offset"], count, offsets),
+        "timestamp": _numbers(_TYPES["timestamp"], count, timestamps),
+        "timestampType": _numbers(_TYPES["timestampType"], count, types),
+    }
+    if headers is not None:
+        arrays["headers"] = _headers(count, headers)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def _headers(count: int, column: Any) -> pa.Array:
+    nulls, validity, ends, header_count, names, contents = column
     items = pa.StructArray.from_arrays(
         [_text(header_count, names), _binary(pa.binary(), header_count, contents)], fields=list(_HEADER)
     )
-    buffers = [_buffer(validity), _buffer(ends)]
-    arrays.append(pa.Array.from_buffers(pa.list_(_HEADER), count, buffers, nulls, children=[items]))
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS)
+    return pa.Array.from_buffers(_TYPES["headers"], count, [_buffer(validity), _buffer(ends)], nulls, children=[items])
 
 
 def _binary(kind: pa.DataType, count: int, column: Any) -> pa.Array:

@@ -41,17 +41,18 @@ from penstock.spark.plain_errors import plainly
 from penstock.spark.planning import Planner
 from penstock.spark.pruning import Bounds
 from penstock.spark.ranges import Json, OffsetRange, from_json, to_json
-from penstock.spark.reading import read_range
+from penstock.spark.reading import arrow_schema, read_range
 from penstock.spark.rows import HEADERS
 
+# What a record always has is declared so: Spark then need not look for nulls in every row.
 _COLUMNS = [
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
+    StructField("topic", StringType(), nullable=False),
+    StructField("partition", IntegerType(), nullable=False),
+    StructField("offset", LongType(), nullable=False),
+    StructField("timestamp", TimestampType(), nullable=False),
+    StructField("timestampType", IntegerType(), nullable=False),
 ]
 
 
@@ -82,16 +83,21 @@ class PenstockSource(DataSource):
 
         return BatchWriter(self.options, schema)
 
-    def _chosen(self, schema: StructType) -> list[str]:
+    def _chosen(self, schema: StructType) -> pa.Schema:
         """The columns that `.schema(...)` asks for: Spark itself does not tell a source which ones a query needs."""
-        known = {field.name: field.dataType for field in self.schema().fields}
+        known = {field.name: field for field in self.schema().fields}
         for field in schema.fields:
-            if known.get(field.name) != field.dataType:
+            own = known.get(field.name)
+            if own is None or own.dataType != field.dataType:
                 raise ConfigurationError(
                     f".schema(...) says {field.name} {field.dataType.simpleString()}, but it can only leave out some "
-                    f"of {', '.join(f'{name} {kind.simpleString()}' for name, kind in known.items())}"
+                    f"of {', '.join(f'{one.name} {one.dataType.simpleString()}' for one in known.values())}"
                 )
-        return schema.names
+            if own.nullable and not field.nullable:
+                raise ConfigurationError(
+                    f".schema(...) says that {field.name} is never null, but a record may have none"
+                )
+        return arrow_schema({field.name: field.nullable for field in schema.fields})
 
 
 @dataclass
@@ -108,9 +114,9 @@ class Task(InputPartition):
 class BatchReader(DataSourceReader):
     """One read of what is there."""
 
-    def __init__(self, options: SourceOptions, columns: list[str]) -> None:
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
-        self._columns = columns
+        self._schema = schema
         self._bounds = Bounds()
         self.pushFilters = _Pushdown(self._bounds)  # type: ignore[method-assign]
 
@@ -126,7 +132,7 @@ class BatchReader(DataSourceReader):
     @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
-            yield from read_range(self._options, partition.wanted, self._columns)
+            yield from read_range(self._options, partition.wanted, self._schema)
 
 
 class _Pushdown:
@@ -150,9 +156,9 @@ class _Pushdown:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming query's source. Offsets are in the form that Spark's own Kafka source has in its checkpoints."""
 
-    def __init__(self, options: SourceOptions, columns: list[str]) -> None:
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
-        self._columns = columns
+        self._schema = schema
         self._planner: Planner | None = None
         self._target: Json | None = None
         self._committed: dict[str, Any] | None = None
@@ -203,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        yield from read_range(self._options, partition.wanted, self._columns)
+        yield from read_range(self._options, partition.wanted, self._schema)
 
     @plainly
     def commit(self, end: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from penstock.client.producer import Producer
 from penstock.spark import session
 from penstock.spark.options import parse
 from penstock.spark.planning import Planner
-from penstock.spark.reading import read_range
+from penstock.spark.reading import arrow_schema, read_range
 from penstock.streams.application import Application
 from penstock.streams.engine.running import opened_stores, prepared
 from penstock.streams.nodes import Process, Sink, Source, is_keyed
@@ -37,7 +37,7 @@ from penstock.testing.brokers import RunningBroker, broker
 
 __all__ = ["Output", "TopologyTestDriver", "Windowed"]
 
-_COLUMNS = ["key", "value", "offset", "timestamp"]
+_SCHEMA = arrow_schema(dict.fromkeys(("key", "value", "offset", "timestamp"), True))
 _TIMEOUT_S = 30.0
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
@@ -196,7 +196,7 @@ class TopologyTestDriver:
             ranges = planner.all_at_once()
         finally:
             planner.close()
-        batches = [batch for wanted in ranges for batch in read_range(options, wanted, _COLUMNS)]
+        batches = [batch for wanted in ranges for batch in read_range(options, wanted, _SCHEMA)]
         return [row for batch in batches for row in batch.to_pylist()]
 
     def table(self, topic: str) -> dict[Any, Any]:
