@@ -373,7 +373,7 @@ def _report(measured: dict[str, Any]) -> str:
         "# Penstock beside Apache Kafka",
         "",
         f"{date.today().isoformat()}, Apache Kafka {KAFKA_VERSION} (KRaft, one node, defaults), {platform.machine()}, "
-        f"Python {platform.python_version()}. Medians of one to five rounds, the systems "
+        f"Python {platform.python_version()}. Medians of one to seven rounds, the systems "
         "alternating in each scenario; scenarios may come from different runs; the ratio is the median of the "
         "rounds' ratios. Made by `make bench`.",
         "",
@@ -389,8 +389,8 @@ def _report(measured: dict[str, Any]) -> str:
             f"Spark's own is spark-sql-kafka-0-10 on Spark {official_connector.SPARK_VERSION}, the newest there is of "
             f"it; ours runs on Spark {version('pyspark')}. Both read the same topics of the same Penstock broker: "
             f"{measured[SPARK_RECORDS]:,} records of 100 bytes in {spark.PARTITIONS} partitions, "
-            "with a session on two cores that has run the query once before: ours is `penstock.spark.session()`, the "
-            "other has Spark's own defaults.",
+            "with a session on two cores that has run the query eight times before: ours is "
+            "`penstock.spark.session()`, the other has Spark's own defaults.",
             "",
             *_table(measured, "Spark's own", is_of_connectors=True),
         ]
@@ -449,6 +449,8 @@ def main() -> None:
             ]
             for system in running:  # let the JVM compile what is hot before anything counts
                 scenarios.java_producer_100(system)
+                for _ in range(3):
+                    scenarios.hundred_connections(system)
         stage = spark.Stage(Path(folder), options.spark_records)
         try:
             for scenario in wanted:
