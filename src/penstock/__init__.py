@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from penstock.client.delivery import Delivery
     from penstock.client.errors import PenstockError
     from penstock.client.interceptors import ConsumerInterceptor, OutgoingRecord, ProducerInterceptor
+    from penstock.client.partitions import TopicPartition
     from penstock.client.producer import Producer
-    from penstock.client.records import Delivered, Record, TopicPartition
+    from penstock.client.records import Delivered, Record
     from penstock.client.retry import Retry
 
 _MODULES = {
@@ -36,7 +37,7 @@ _MODULES = {
     "Record": "records",
     "Resource": "admin",
     "Retry": "retry",
-    "TopicPartition": "records",
+    "TopicPartition": "partitions",
 }
 
 __all__ = [

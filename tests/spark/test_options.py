@@ -9,7 +9,7 @@ import pytest
 
 from penstock.client.cluster import EARLIEST, LATEST
 from penstock.client.errors import ConfigurationError
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.spark.options import FROM_EARLIEST, FROM_LATEST, Kind, SourceOptions, parse
 
 MINIMUM = {"kafka.bootstrap.servers": "one:9092,two:9093", "subscribe": "orders"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.spark.ranges import OffsetRange, backlog, from_json, limited, split, to_json
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-1"]), st.integers(0, 5))

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from penstock import Admin
 from penstock.client.cluster import LATEST, Cluster
 from penstock.client.errors import ConfigurationError
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.client.shared_transaction import SharedTransaction
 from penstock.spark import sink
 from penstock.spark.sink import write_stream

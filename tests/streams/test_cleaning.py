@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Admin, Producer
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.streams import LONG, TEXT, Application
 from penstock.streams.engine.cleaning import committed_offsets, done_with
 from penstock.streams.pieces import cut

@@ -18,7 +18,7 @@ from penstock.cli.mistakes import Mistake
 from penstock.cli.session import Session, check_topics
 from penstock.cli.times import parse_time_ms
 from penstock.client.admin import Admin
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 
 _FORMAT = r"%s\n"
 _QUICK = {"fetch.wait.max.ms": 50}  # without --follow, the end should be noticed soon

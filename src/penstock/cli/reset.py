@@ -9,7 +9,7 @@ from typing import Literal
 from penstock.cli.mistakes import Failure, Mistake
 from penstock.cli.session import check_topics
 from penstock.client.admin import Admin
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from penstock.client.connection import Connection, ConnectionLost, api_of
 from penstock.client.errors import ConfigurationError, PenstockError
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.wire.errors import ErrorCode
 from penstock.wire.messages.api_versions import ApiVersionsRequest
 from penstock.wire.messages.find_coordinator import FindCoordinatorRequest

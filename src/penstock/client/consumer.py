@@ -20,20 +20,13 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 
 from penstock.client._records import Record, records_of
-from penstock.client.errors import (
-    Closed,
-    ConfigurationError,
-    NoOffset,
-    PenstockError,
-    RequestFailed,
-    from_exception,
-    from_kafka,
-)
+from penstock.client.errors import Closed, ConfigurationError, NoOffset, PenstockError, RequestFailed
 from penstock.client.interceptors import ConsumerInterceptor
 from penstock.client.pace import Pace
+from penstock.client.partitions import PartitionLike, TopicPartition
 from penstock.client.prefetch import Positions, Prefetch
 from penstock.client.processing import Handler, Processor, RetryTopics
-from penstock.client.records import PartitionLike, TopicPartition, from_rdkafka, offsets_to_rdkafka, to_rdkafka
+from penstock.client.rdkafka import from_exception, from_kafka, from_rdkafka, offsets_to_rdkafka, to_rdkafka
 from penstock.client.retry import Retry
 from penstock.client.serializers import Deserializer, deserialize, deserializer
 from penstock.client.settings import Bootstrap, Config, LastError, make, settings

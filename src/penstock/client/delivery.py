@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
 
-from penstock.client.errors import DeliveryFailed, PenstockError, delivery_failure
+from penstock.client.errors import DeliveryFailed, PenstockError
+from penstock.client.rdkafka import delivery_failure
 from penstock.client.records import Delivered
 
 logger = logging.getLogger("penstock.client")

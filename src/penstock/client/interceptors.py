@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.client.errors import PenstockError
-from penstock.client.records import Delivered, Headers, Record, TopicPartition
+from penstock.client.partitions import TopicPartition
+from penstock.client.records import Delivered, Headers, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.client._records import Record
 from penstock.client.admin import Admin, NewTopic
 from penstock.client.errors import ConfigurationError, PenstockError, TopicExists, UnknownTopic
+from penstock.client.partitions import TopicPartition
 from penstock.client.producer import Producer
-from penstock.client.records import TopicPartition
 from penstock.client.retry import Origin, Retry, Schedule
 from penstock.client.settings import Bootstrap, Config
 

@@ -19,9 +19,10 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.client import transactions
 from penstock.client.delivery import Delivery, Failures, OnDelivery
-from penstock.client.errors import BufferFull, Closed, ConfigurationError, DeliveryFailed, PenstockError, from_exception
+from penstock.client.errors import BufferFull, Closed, ConfigurationError, DeliveryFailed, PenstockError
 from penstock.client.interceptors import OutgoingRecord, ProducerInterceptor
 from penstock.client.partitioners import Partitioner, find_partitioner
+from penstock.client.rdkafka import from_exception
 from penstock.client.records import Delivered, HeadersLike, to_headers
 from penstock.client.serializers import Serializer, serialize, serializer
 from penstock.client.settings import Bootstrap, Config, LastError, make, settings

@@ -5,25 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-import confluent_kafka
-
 from penstock.client._records import Record
 from penstock.client.errors import ConfigurationError
 
-__all__ = ["Delivered", "Headers", "HeadersLike", "PartitionLike", "Record", "TopicPartition"]
+__all__ = ["Delivered", "Headers", "HeadersLike", "Record"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 HeadersLike = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic. A plain pair ("orders", 0) is as good wherever one is asked for."""
-
-    topic: str
-    partition: int
-
-
-PartitionLike = TopicPartition | tuple[str, int]
 
 
 class Delivered(NamedTuple):
@@ -47,18 +35,3 @@ def _checked(name: str, value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     raise ConfigurationError(f"header {name!r} is of type {type(value).__name__}: it must be bytes, str or None")
-
-
-def to_rdkafka(partitions: Iterable[PartitionLike]) -> list[confluent_kafka.TopicPartition]:
-    """As librdkafka wants them, without offsets."""
-    return [confluent_kafka.TopicPartition(topic, partition) for topic, partition in partitions]
-
-
-def offsets_to_rdkafka(
-    offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
-) -> list[confluent_kafka.TopicPartition]:
-    return [confluent_kafka.TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
-
-
-def from_rdkafka(partition: Any) -> TopicPartition:
-    return TopicPartition(partition.topic, partition.partition)

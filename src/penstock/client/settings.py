@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.client.errors import ConfigurationError, from_exception
+from penstock.client.errors import ConfigurationError
+from penstock.client.rdkafka import from_exception
 
 Bootstrap = str | Sequence[str]
 Config = Mapping[str, Any]

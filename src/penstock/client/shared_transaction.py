@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from penstock.client.cluster import Cluster, check
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from penstock.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from penstock.wire.messages.end_txn import EndTxnRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from penstock.client.errors import from_exception, from_kafka
+from penstock.client.rdkafka import from_exception, from_kafka
 
 _AGE_MAX_S = 60.0
 

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.client.errors import ConfigurationError, PenstockError, TransactionFailed, from_exception
-from penstock.client.records import TopicPartition, offsets_to_rdkafka
+from penstock.client.errors import ConfigurationError, PenstockError, TransactionFailed
+from penstock.client.partitions import TopicPartition
+from penstock.client.rdkafka import from_exception, offsets_to_rdkafka
 
 _RETRY_S = 0.1
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, parse_address
 from penstock.client.errors import ConfigurationError
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 

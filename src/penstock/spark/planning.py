@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.client.cluster import EARLIEST, LATEST, Cluster
 from penstock.client.errors import ConfigurationError
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.spark.group_offsets import commit_offsets
 from penstock.spark.options import Kind, Position, SourceOptions
 from penstock.spark.ranges import DataLoss, OffsetRange, Offsets, backlog, limited, split

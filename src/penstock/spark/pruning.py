@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.spark.planning import Planner
 from penstock.spark.ranges import OffsetRange
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.client.errors import PenstockError
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 Json = dict[str, dict[str, int]]

@@ -33,7 +33,7 @@ from pyspark.sql.utils import is_remote
 
 from penstock.client.cluster import Cluster, Refused, Unreachable
 from penstock.client.errors import ConfigurationError
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.client.shared_transaction import Committed, SharedTransaction
 from penstock.spark.group_offsets import commit_offsets
 from penstock.spark.placing import Layout

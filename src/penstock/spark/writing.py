@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.client.cluster import RETRIABLE, Cluster, Moved, Refused
 from penstock.client.connection import ConnectionLost
 from penstock.client.errors import ConfigurationError
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.client.shared_transaction import Identity
 from penstock.spark.placing import Layout, placed
 from penstock.spark.task_process import settle

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from penstock.client.admin.cluster import describe_cluster
 from penstock.client.admin.descriptions import ConfigEntry
 from penstock.client.admin.session import Session
-from penstock.client.errors import from_kafka
+from penstock.client.rdkafka import from_kafka
 from penstock.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from penstock.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -11,7 +11,8 @@ from penstock.client.admin.descriptions import ClusterDescription, LogDirDescrip
 from penstock.client.admin.groups import node
 from penstock.client.admin.session import Session, by_name
 from penstock.client.admin.topics import describe_topics
-from penstock.client.errors import ConfigurationError, from_kafka
+from penstock.client.errors import ConfigurationError
+from penstock.client.rdkafka import from_kafka
 from penstock.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 
 from penstock.client.admin.descriptions import GroupDescription, GroupListing, MemberDescription, Node
 from penstock.client.admin.session import Session, by_name
-from penstock.client.errors import ConfigurationError, from_exception
-from penstock.client.records import from_rdkafka
+from penstock.client.errors import ConfigurationError
+from penstock.client.rdkafka import from_exception, from_rdkafka
 
 # librdkafka's names differ from Kafka's in two states.
 _STATES = {

@@ -14,8 +14,9 @@ from penstock.client.admin.descriptions import OffsetAndMetadata, OffsetInfo, Pa
 from penstock.client.admin.groups import describe_groups
 from penstock.client.admin.session import Session, by_name
 from penstock.client.admin.topics import describe_topics
-from penstock.client.errors import ConfigurationError, PenstockError, UnknownGroup, from_kafka, raise_failures
-from penstock.client.records import PartitionLike, TopicPartition, from_rdkafka, to_rdkafka
+from penstock.client.errors import ConfigurationError, PenstockError, UnknownGroup, raise_failures
+from penstock.client.partitions import PartitionLike, TopicPartition
+from penstock.client.rdkafka import from_kafka, from_rdkafka, to_rdkafka
 from penstock.client.times import to_timestamp_ms
 from penstock.wire.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from confluent_kafka.admin import AdminClient
 
 from penstock.client.connection import Connection, api_of
-from penstock.client.errors import ConfigurationError, PenstockError, from_exception, raise_failures
+from penstock.client.errors import ConfigurationError, PenstockError, raise_failures
+from penstock.client.rdkafka import from_exception
 from penstock.client.settings import Bootstrap, Config, LastError, make, settings
 from penstock.wire.messages.api_versions import ApiVersionsRequest
 

@@ -11,8 +11,9 @@ from penstock.client.admin.cluster import describe_cluster
 from penstock.client.admin.descriptions import Node, OpenTransaction, TransactionDescription, TransactionListing
 from penstock.client.admin.session import Session, by_name
 from penstock.client.admin.topics import describe_topics
-from penstock.client.errors import ConfigurationError, from_kafka
-from penstock.client.records import TopicPartition
+from penstock.client.errors import ConfigurationError
+from penstock.client.partitions import TopicPartition
+from penstock.client.rdkafka import from_kafka
 from penstock.wire.errors import ErrorCode
 from penstock.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from penstock.wire.messages.describe_transactions import DescribeTransactionsRequest

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, NumericType
 
-from penstock.client.records import TopicPartition
+from penstock.client.partitions import TopicPartition
 from penstock.spark import write_stream
 from penstock.spark.ranges import to_json
 from penstock.spark.serde import Serde

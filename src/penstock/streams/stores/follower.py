@@ -16,7 +16,8 @@ from typing import Any
 from penstock.client.admin import Admin
 from penstock.client.consumer import Consumer
 from penstock.client.errors import ConfigurationError, PenstockError
-from penstock.client.records import Record, TopicPartition
+from penstock.client.partitions import TopicPartition
+from penstock.client.records import Record
 from penstock.streams.stores.answers import Standing
 from penstock.streams.stores.forms import Form
 from penstock.streams.stores.store import Store
