@@ -9,6 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.spark import standby
+
 _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -61,6 +63,8 @@ def _task_python(master: str) -> str:
     if not master.startswith("local") or "SPARK_HOME" in os.environ or os.name != "posix":
         return sys.executable
     os.environ["PENSTOCK_PYTHON"] = sys.executable
+    if SparkSession.getActiveSession() is None:  # else the JVM has its environment already
+        standby.start(sys.executable)
     return str(_TASK_PYTHON)
 
 
