@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import struct
 from bisect import bisect_left, bisect_right
@@ -110,6 +112,21 @@ def test_an_active_offset_index_has_its_full_size_with_zeros_behind_the_entries(
     content = (tmp_path / "x.index").read_bytes()
     assert content == struct.pack(">ii", 5, 70) + bytes(16)  # 30 bytes hold three whole entries
     assert index.size == 8
+
+
+def test_an_entry_brings_only_its_own_page_into_memory(tmp_path: Path) -> None:
+    """A disk may read megabytes ahead, and a broker has thousands of indexes that are nearly empty."""
+    index = offset_index(tmp_path, (BASE + 1, 0), bytes_max=10 * 1024 * 1024)
+    assert _pages_in_memory(index.readable_map()) <= 4, "the entry's page, and what reserving its blocks has touched"
+
+
+def _pages_in_memory(mapped: mmap.mmap) -> int:
+    content = (ctypes.c_char * len(mapped)).from_buffer(mapped)
+    pages = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
+    assert (
+        ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(content)), ctypes.c_size_t(len(mapped)), pages) == 0
+    )
+    return sum(page & 1 for page in pages)
 
 
 def test_an_index_without_entries_is_an_empty_file_after_trimming(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ class IndexFile:
             self._map = mmap.mmap(fd, size)
         finally:
             os.close(fd)
+        self._map.madvise(mmap.MADV_RANDOM)  # else the first entry brings as many zeros into memory as disks read ahead
         self._is_writable = True
         return self._map
 
