@@ -78,7 +78,7 @@ class Worker:
 
     def memory(self) -> tuple[int, int]:
         """What the JVM and the Python processes of its tasks have in memory, in bytes."""
-        (jvm,) = _children(self._process.pid)
+        (jvm,) = (pid for pid in _children(self._process.pid) if Path(f"/proc/{pid}/comm").read_text() == "java\n")
         return _memory_bytes(jvm), sum(map(_memory_bytes, _descendants(jvm)))
 
     def cpu_seconds(self) -> float:

@@ -44,7 +44,7 @@ def start(python: str) -> subprocess.Popen[bytes]:
 def serve(path: str) -> None:
     """Fork for whoever asks, until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this ends with it
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a fork ended
+    signal.signal(signal.SIGCHLD, _reap)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # where Spark sends the output of sources
     try:
         for module in (_RUNNER, "penstock.spark.source"):
@@ -64,6 +64,13 @@ def serve(path: str) -> None:
                 stand_in.close()
     finally:
         shutil.rmtree(Path(path).parent, ignore_errors=True)
+
+
+def _reap(*_: object) -> None:
+    """Nobody asks how a fork ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _become_source(stand_in: socket.socket) -> NoReturn:
