@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 @pytest.fixture
 def frame(spark: Any) -> DataFrame:
     """Of a session of its own, as that of a streaming query is."""
-    own: DataFrame = spark.newSession().range(1000)
+    own: DataFrame = spark.newSession().range(1000).selectExpr("id", "null as headers")
     return own
 
 
@@ -54,6 +54,17 @@ def test_spark_does_not_look_at_bytes(limit_after: Callable[..., tuple[int, int]
 
 def test_few_rows_come_as_long_as_their_size_is_unknown(limit_after: Callable[..., tuple[int, int]]) -> None:
     assert limit_after()[0] == 1024
+
+
+def test_without_headers_spark_has_its_own_limits_at_first(frame: DataFrame) -> None:
+    conf, flat, limit = frame.sparkSession.conf, frame.select("id"), RowLimit()
+    before = conf.get(ROWS), conf.get(BYTES)
+    limit.apply(flat)
+    limit.lift(flat)
+    assert (conf.get(ROWS), conf.get(BYTES)) == before
+    limit.learn([Row(records=1, bytes=MIB)])
+    limit.apply(flat)
+    assert (conf.get(ROWS), conf.get(BYTES)) == ("16", str(2**31 - 1))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,16 @@ class ConnectionLost(Exception):
     """The other side closed the connection."""
 
 
+class Scattered:
+    """Records of a request that lie in several places, one after the other. They are sent from there."""
+
+    def __init__(self, *pieces: Any) -> None:
+        self.pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+
 class Connection:
     """A blocking connection to a broker."""
 
@@ -51,16 +61,18 @@ class Connection:
         """Send a request without waiting; returns its correlation id."""
         api = api_of(request)
         self._correlation_id += 1
-        self.send_bytes(
-            api.request_codec(version).encode_request(
-                api.key,
-                version,
-                self._correlation_id,
-                self._client_id,
-                api.has_flexible_request_header(version),
-                request,
-            )
+        frame = api.request_codec(version).encode_request(
+            api.key,
+            version,
+            self._correlation_id,
+            self._client_id,
+            api.has_flexible_request_header(version),
+            request,
         )
+        if isinstance(frame, bytes):
+            self.send_bytes(frame)
+        else:
+            self._send_parts(frame)
         return self._correlation_id
 
     def receive(self, api: Api, version: int) -> Any:
@@ -82,6 +94,21 @@ class Connection:
             self._socket.sendall(data)
         except BlockingIOError:
             raise TimeoutError("timed out") from None
+
+    def _send_parts(self, parts: list[Any]) -> None:
+        """Send what lies in several places, without bringing it together first."""
+        left = [
+            memoryview(piece) for part in parts for piece in (part.pieces if isinstance(part, Scattered) else [part])
+        ]
+        while left:
+            try:
+                sent = self._socket.sendmsg(left)
+            except BlockingIOError:
+                raise TimeoutError("timed out") from None
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if sent:
+                left[0] = left[0][sent:]
 
     def receive_frame(self) -> bytes:
         """The next frame without its size: correlation id, header, body."""

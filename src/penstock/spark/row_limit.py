@@ -1,8 +1,9 @@
 """How many rows Spark gives to a writing task at a time.
 
-Spark limits the bytes of an Arrow batch, for which it computes the batch's size anew before each row: that takes longer
-than everything else that it does with the row. So here only rows are counted, as many as make a batch of a good size
-with rows like those of the micro-batch before. Whoever fails begins anew with Spark's own limits.
+Spark limits the bytes of an Arrow batch, for which it computes the batch's size anew before each row: where there are
+headers, that takes longer than everything else that it does with the row. So here only rows are counted, as many as
+make a batch of a good size with rows like those of the micro-batch before. Whoever fails begins anew with Spark's own
+limits.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class RowLimit:
 
     def apply(self, frame: DataFrame) -> None:
         """Set the limit for what is made of a micro-batch. The session is the query's alone."""
+        if not self.is_known and "headers" not in frame.columns:
+            return  # of flat columns Spark computes the size fast enough for once
         conf = frame.sparkSession.conf
         self._own = self._own or {name: str(conf.get(name)) for name in (_ROWS, _BYTES)}
         rows_max = int(self._own[_ROWS])

@@ -1,7 +1,7 @@
 """What Spark forks the Python processes of its tasks from: PySpark's own daemon, but for its last words.
 
-A minute after the last task Spark hangs up on these processes, and each prints a traceback about that to the terminal of
-whoever works there.
+A minute after the last task Spark hangs up on these processes, and each prints a traceback about that to the terminal
+of whoever works there.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from penstock.client.cluster import RETRIABLE, Cluster, Moved, Refused
-from penstock.client.connection import ConnectionLost
+from penstock.client.connection import ConnectionLost, Scattered
 from penstock.client.errors import ConfigurationError
 from penstock.client.partitions import TopicPartition
 from penstock.client.shared_transaction import Identity
@@ -90,7 +90,8 @@ def encoded(rows: Iterable[pa.RecordBatch], place_count: int, codec: Codec) -> I
         payload = encoder.payloads[place]
         count = payload.count
         times = (payload.first_timestamp, payload.max_timestamp) if has_times else (NOW, NOW)
-        return Records(place, count, compress(codec, memoryview(payload.take()), None), *times)
+        content = payload.take()
+        return Records(place, count, compress(codec, content) if codec else content, *times)
 
     has_times = False
     for batch in rows:
@@ -137,9 +138,9 @@ class Writer:
         while self._under_way:
             self._await(next(iter(self._under_way)))
 
-    def _batch(self, records: Records, sequence: int) -> bytearray:
+    def _batch(self, records: Records, sequence: int) -> Scattered:
         now_ms = int(time.time() * 1000)
-        return _kernel.build_batch(
+        header = _kernel.batch_header(
             records.content,
             base_offset=0,
             last_offset_delta=records.count - 1,
@@ -151,11 +152,12 @@ class Writer:
             producer_epoch=self._plan.identity.producer_epoch,
             base_sequence=sequence,
         )
+        return Scattered(header, records.content)
 
     def _transmit(self, place: int, sent: _Sent) -> None:
         """Send a batch to its leader, and again if it must be: its sequence number keeps it from being there twice."""
         partition = self._plan.places[place]
-        data = PartitionProduceData(index=partition.partition, records=memoryview(sent.batch))
+        data = PartitionProduceData(index=partition.partition, records=sent.batch)
         request = ProduceRequest(
             transactional_id=self._plan.identity.transactional_id if self._plan.is_transactional else None,
             acks=-1,
@@ -224,7 +226,7 @@ class Writer:
 
 @dataclass
 class _Sent:
-    batch: bytearray
+    batch: Any  # whatever has a length and can be sent in pieces is fine for a request
     count: int
     deadline: float
     broker: Any = None

@@ -413,8 +413,8 @@ cdef class Payload:
 
     def take(self):
         """The bytes, as something that is never changed again; and begin anew."""
-        taken = self._block
-        self._block = Block()
+        cdef Block taken = self._block
+        self._block = _block_like(taken)
         self.count = 0
         return taken
 

@@ -29,3 +29,4 @@ cdef class Writer:
     cdef int uuid(self, object value) except -1
     cdef int flush_part(self) except -1
     cdef bytes contents(self)
+    cdef object frame(self)

@@ -191,7 +191,7 @@ cdef class RequestCursor(Cursor):
 
 
 cdef class Writer:
-    """Collects a message's bytes. Record data that lives in files is not copied: it becomes a part of its own."""
+    """Collects a message's bytes. Record data that lies elsewhere is not copied: it becomes a part of its own."""
 
     def __cinit__(self):
         self._capacity = 256
@@ -289,8 +289,21 @@ cdef class Writer:
 
     cdef bytes contents(self):
         if self._parts is not None:
-            raise EncodeError("a message that carries file slices cannot be turned into bytes")
+            raise EncodeError("a message whose records lie elsewhere cannot be turned into bytes")
         return PyBytes_FromStringAndSize(<const char *>self._data, self._size)
+
+    cdef object frame(self):
+        """All of it, with its size filled in where it begins: bytes, or a list of parts."""
+        cdef bytes head
+        if self._parts is None:
+            store32(self._data, <uint32_t>(self._size - 4))
+            return self.contents()
+        if self._size:
+            self.flush_part()
+        # The first part was made here and nobody else has seen it yet, so its size prefix may be filled in place.
+        head = self._parts[0]
+        store32(<uint8_t *><char *>head, <uint32_t>(self._total - 4))
+        return self._parts
 
 
 cdef class Step:
@@ -570,7 +583,7 @@ cdef class Codec:
 
     def encode_request(self, int api_key, int api_version, int correlation_id, object client_id, bint header_flexible,
                        object message):
-        """A whole request frame, size prefix included.
+        """A whole request frame, size prefix included: bytes, or a list of bytes and what lies elsewhere, in order.
 
         What this version cannot say and the other side may not ignore is an error. (A response simply leaves out what
         an older version has no field for.)
@@ -585,8 +598,7 @@ cdef class Codec:
         if header_flexible:
             w.varint(0)
         self.write_struct(w, message)
-        store32(w._data, <uint32_t>(w._size - 4))
-        return w.contents()
+        return w.frame()
 
     def encode_response(self, int correlation_id, bint header_flexible, object message):
         """A whole response frame, size prefix included: bytes, or a list of bytes and file slices in order."""
@@ -595,15 +607,7 @@ cdef class Codec:
         if header_flexible:
             w.varint(0)
         self.write_struct(w, message)
-        if w._parts is None:
-            store32(w._data, <uint32_t>(w._size - 4))
-            return w.contents()
-        if w._size:
-            w.flush_part()
-        # The first part was made above and nobody else has seen it yet, so its size prefix may be filled in place.
-        cdef bytes head = w._parts[0]
-        store32(<uint8_t *><char *>head, <uint32_t>(w._total - 4))
-        return w._parts
+        return w.frame()
 
 
 # ---- the hot path: a produce request for one partition ----

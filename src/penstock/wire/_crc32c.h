@@ -1,5 +1,5 @@
 /* CRC-32C of a few hundred bytes with the processor's instruction: one call of the library costs more than the sum itself.
- * Longer ranges are the library's: it runs three streams at once. */
+ * Longer ranges are the library's: it runs three streams at once. `before` is the sum of what is in front, or 0. */
 #ifndef PENSTOCK_CRC32C_H
 #define PENSTOCK_CRC32C_H
 
@@ -11,8 +11,8 @@
 
 static inline int has_crc32c_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
 
-__attribute__((target("sse4.2"))) static uint32_t crc32c_short(const uint8_t *data, size_t size) {
-    uint64_t crc = 0xFFFFFFFFu;
+__attribute__((target("sse4.2"))) static uint32_t crc32c_short(const uint8_t *data, size_t size, uint32_t before) {
+    uint64_t crc = before ^ 0xFFFFFFFFu;
     uint64_t word;
     for (; size >= 8; data += 8, size -= 8) {
         memcpy(&word, data, 8);
@@ -26,7 +26,10 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_short(const uint8_t *da
 #else
 
 static inline int has_crc32c_instruction(void) { return 0; }
-static uint32_t crc32c_short(const uint8_t *data, size_t size) { (void)data; (void)size; return 0; }
+static uint32_t crc32c_short(const uint8_t *data, size_t size, uint32_t before) {
+    (void)data; (void)size; (void)before;
+    return 0;
+}
 
 #endif
 
@@ -44,7 +47,7 @@ __attribute__((unused)) static void crc32c_prepare(void) {
 
 __attribute__((unused)) static uint32_t crc32c_any(const uint8_t *data, size_t size, int has_instruction) {
     if (has_instruction)
-        return crc32c_short(data, size);
+        return crc32c_short(data, size, 0);
     uint32_t crc = 0xFFFFFFFFu;
     for (; size > 0; data++, size--)
         crc = (crc >> 8) ^ crc32c_table[(crc ^ *data) & 0xFF];

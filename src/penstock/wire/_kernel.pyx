@@ -26,6 +26,7 @@ Loops work on raw pointers; the long ones release the GIL.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -37,7 +38,7 @@ from penstock.wire.errors import CorruptBatch, InvalidRecords
 
 cdef extern from "_crc32c.h":
     bint has_crc32c_instruction()
-    uint32_t crc32c_short(const uint8_t *data, size_t size) nogil
+    uint32_t crc32c_short(const uint8_t *data, size_t size, uint32_t before) nogil
 
 cdef bint _has_crc32c_instruction = has_crc32c_instruction()
 
@@ -125,20 +126,20 @@ cdef class Batch:
 cdef object _library_crc32c = None
 
 
-def crc32c(object data):
-    """The CRC-32C of any bytes."""
+def crc32c(object data, uint32_t before=0):
+    """The CRC-32C of any bytes, and of those in front of them whose CRC-32C is `before`."""
     global _library_crc32c
     if _library_crc32c is None:
         from crc32c import crc32c as library_crc32c  # here, because importing it takes a tenth of a broker's start
 
         _library_crc32c = library_crc32c
-    return _library_crc32c(data)
+    return _library_crc32c(data, before)
 
 
 cdef uint32_t checksum(object buffer, const uint8_t *data, Py_ssize_t position, Py_ssize_t size) except? 0:
     """The CRC-32C of a batch: of all that follows its checksum. `data` is where `buffer` begins."""
     if _has_crc32c_instruction and size <= _SHORT_BYTES:
-        return crc32c_short(data + position + _ATTRIBUTES_AT, size - _ATTRIBUTES_AT)
+        return crc32c_short(data + position + _ATTRIBUTES_AT, size - _ATTRIBUTES_AT, 0)
     return crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT:position + size])
 
 
@@ -503,15 +504,14 @@ def encode_records(object records, int64_t base_offset, int64_t base_timestamp):
     return out.contents()
 
 
-def build_batch(object payload, *, int64_t base_offset, int32_t last_offset_delta, int32_t count, int attributes,
-                int64_t base_timestamp, int64_t max_timestamp, int32_t leader_epoch=-1, int64_t producer_id=-1,
-                int producer_epoch=-1, int32_t base_sequence=-1):
-    """A whole batch around a payload that is compressed already, as the codec in `attributes` says."""
-    cdef Py_ssize_t size = _HEADER + len(payload)
-    cdef bytearray batch = bytearray(size)
-    cdef uint8_t *p = <uint8_t *><char *>batch
+def batch_header(object payload, *, int64_t base_offset, int32_t last_offset_delta, int32_t count, int attributes,
+                 int64_t base_timestamp, int64_t max_timestamp, int32_t leader_epoch=-1, int64_t producer_id=-1,
+                 int producer_epoch=-1, int32_t base_sequence=-1):
+    """The header that makes a batch of a payload that is compressed already, as the codec in `attributes` says."""
+    cdef bytearray header = PyByteArray_FromStringAndSize(NULL, _HEADER)
+    cdef uint8_t *p = <uint8_t *>PyByteArray_AS_STRING(header)
     store64(p, <uint64_t>base_offset)
-    store32(p + 8, <uint32_t>(size - 12))
+    store32(p + 8, <uint32_t>(_HEADER + len(payload) - 12))
     store32(p + 12, <uint32_t>leader_epoch)
     p[16] = 2
     store16(p + 21, <uint16_t>attributes)
@@ -522,9 +522,29 @@ def build_batch(object payload, *, int64_t base_offset, int32_t last_offset_delt
     store16(p + 51, <uint16_t>producer_epoch)
     store32(p + 53, <uint32_t>base_sequence)
     store32(p + 57, <uint32_t>count)
-    batch[_HEADER:] = payload
-    p = <uint8_t *><char *>batch
-    store32(p + 17, checksum(batch, p, 0, size))
+    store32(p + 17, checksum_of_two(header, payload))
+    return header
+
+
+cdef uint32_t checksum_of_two(bytearray header, object payload) except? 0:
+    """The CRC-32C of a batch whose header and payload lie apart."""
+    cdef Py_buffer view
+    if not _has_crc32c_instruction or len(payload) > _SHORT_BYTES:
+        return crc32c(payload, crc32c(memoryview(header)[_ATTRIBUTES_AT:]))
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        return crc32c_short(
+            <const uint8_t *>view.buf, view.len,
+            crc32c_short(<const uint8_t *>PyByteArray_AS_STRING(header) + _ATTRIBUTES_AT, _HEADER - _ATTRIBUTES_AT, 0),
+        )
+    finally:
+        PyBuffer_Release(&view)
+
+
+def build_batch(object payload, **fields):
+    """A whole batch around a payload: what `batch_header` makes, and the payload."""
+    cdef bytearray batch = batch_header(payload, **fields)
+    batch += payload
     return batch
 
 
