@@ -27,13 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that fails on real Kafka gets a second try there: what is Kafka's own to mend must not stop us.
+    """A test that fails on real Kafka is tried again there: what is Kafka's own to mend must not stop us.
 
-    On Penstock no test gets one.
+    On Penstock none is.
     """
     for item in items:
         if isinstance(item, pytest.Function) and "kafka" in getattr(item, "callspec", _NO_PARAMETERS).params.values():
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=5))
 
 
 @pytest.fixture(scope="session", params=["penstock", "kafka"])
