@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.spark.checkpoints import source_offsets
 from penstock.spark.placing import BadRow, Layout, placed
 from penstock.spark.ranges import from_json
-from penstock.spark.sink import source_offsets
 from penstock.wire._arrow import partitions_of
 
 LAYOUT = Layout({"a": 3, "b": 5}, default="a")

@@ -13,7 +13,7 @@ from penstock.client.cluster import LATEST, Cluster
 from penstock.client.errors import ConfigurationError
 from penstock.client.partitions import TopicPartition
 from penstock.client.shared_transaction import SharedTransaction
-from penstock.spark import sink
+from penstock.spark import checkpoints, sink
 from penstock.spark.sink import write_stream
 from tests.spark.conftest import OUT_PARTITIONS, numbers
 from tests.support.java_tools import JavaTools, rows
@@ -228,7 +228,7 @@ def test_at_least_once_writes_again_what_may_not_be_there(
 
 def test_two_sources_of_a_topic_count_where_both_have_been() -> None:
     log = 'v1\n{"batchWatermarkMs":0}\n{"a":{"0":7,"1":3}}\n{"a":{"0":5,"1":4},"b":{"0":1}}\n"not offsets"'
-    assert sink.source_offsets(log) == {("a", 0): 5, ("a", 1): 3, ("b", 0): 1}
+    assert checkpoints.source_offsets(log) == {("a", 0): 5, ("a", 1): 3, ("b", 0): 1}
 
 
 @pytest.mark.java

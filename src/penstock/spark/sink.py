@@ -29,15 +29,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import Row
-from pyspark.sql.utils import is_remote
 
 from penstock.client.cluster import Cluster, Refused, Unreachable
 from penstock.client.errors import ConfigurationError
-from penstock.client.partitions import TopicPartition
 from penstock.client.shared_transaction import Committed, SharedTransaction
+from penstock.spark.checkpoints import offsets_after, read_text
 from penstock.spark.group_offsets import commit_offsets
 from penstock.spark.placing import Layout
-from penstock.spark.ranges import from_text
 from penstock.spark.row_limit import SIZES, Measured, RowLimit
 from penstock.spark.rows import CODECS, COLUMNS, check_columns
 from penstock.spark.turns import TaskTurns, TurnAddress, TurnServer
@@ -163,7 +161,7 @@ class Sink:
     def _begin(self, frame: DataFrame) -> int:
         """Begin a transaction; returns the last batch that was committed, -1 if there is none."""
         if not self._checkpoint_id:
-            self._checkpoint_id = json.loads(_read_text(frame, f"{self._options.checkpoint}/metadata"))["id"]
+            self._checkpoint_id = json.loads(read_text(frame, self._options.checkpoint, "metadata"))["id"]
         self._transaction.begin()
         found = max(self._transaction.committed(self._batches).values(), default=Committed(0, ""))
         if found.metadata not in ("", self._checkpoint_id):
@@ -268,47 +266,3 @@ def _writing_at_least_once(target: Target) -> Callable[[Iterable[pa.RecordBatch]
         yield measured.sizes()
 
     return run
-
-
-def source_offsets(log: str) -> dict[TopicPartition, int]:
-    """The offsets of Kafka sources in an entry of Spark's offset log: a line for each source after two others.
-
-    Where two sources read the same partition, what both have read counts.
-    """
-    found: dict[TopicPartition, int] = {}
-    for line in log.splitlines()[2:]:
-        for partition, offset in (from_text(line) or {}).items():
-            found[partition] = min(offset, found.get(partition, offset))
-    return found
-
-
-def offsets_before(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
-    """How far the sources were read before a batch, as far as they are topics."""
-    return offsets_after(frame, checkpoint, batch_id - 1) if batch_id else {}
-
-
-def watermark_before(frame: DataFrame, checkpoint: str, batch_id: int) -> int:
-    """The watermark of the batch before, in ms: records that it has passed are those that Spark drops as too late."""
-    if not batch_id:
-        return 0
-    log = _read_text(frame, f"{checkpoint}/offsets/{batch_id - 1}")
-    return int(json.loads(log.splitlines()[1])["batchWatermarkMs"])
-
-
-def offsets_after(frame: DataFrame, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
-    """How far the sources are read with a batch, as far as they are topics."""
-    return source_offsets(_read_text(frame, f"{checkpoint}/offsets/{batch_id}"))
-
-
-def _read_text(frame: DataFrame, path: str) -> str:
-    """A small file, on any file system that Spark knows. Beside the JVM no job is needed for that."""
-    if is_remote():
-        return "\n".join(row.value for row in frame.sparkSession.read.text(path).collect())
-    context: Any = frame.sparkSession.sparkContext
-    file = context._jvm.org.apache.hadoop.fs.Path(path)
-    stream = file.getFileSystem(context._jsc.hadoopConfiguration()).open(file)
-    try:
-        text: str = context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        return text
-    finally:
-        stream.close()

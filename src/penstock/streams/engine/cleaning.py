@@ -16,7 +16,7 @@ from types import TracebackType
 from penstock.client.admin import Admin
 from penstock.client.errors import PenstockError
 from penstock.client.partitions import TopicPartition
-from penstock.spark.sink import source_offsets
+from penstock.spark.checkpoints import source_offsets
 from penstock.streams.nodes import Lookup
 from penstock.streams.pieces import Pieces
 

@@ -20,9 +20,9 @@ from pyspark.sql.types import DataType, NumericType
 
 from penstock.client.partitions import TopicPartition
 from penstock.spark import write_stream
+from penstock.spark.checkpoints import offsets_after, offsets_before, watermark_before
 from penstock.spark.ranges import to_json
 from penstock.spark.serde import Serde
-from penstock.spark.sink import offsets_after, offsets_before, watermark_before
 from penstock.streams.engine.aggregating import aggregated
 from penstock.streams.engine.columns import column
 from penstock.streams.engine.enriching import Tables, enriched, kept, looked_up, newest
