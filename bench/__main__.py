@@ -74,7 +74,7 @@ def _shown(number: str, label: str) -> Goal:
 
 
 def _of_connectors(name: str, title: str, run: Callable[..., Numbers], *goals: Goal) -> Scenario:
-    return Scenario(name, title, run, goals, is_of_connectors=True, rounds=3)
+    return Scenario(name, title, run, goals, is_of_connectors=True)
 
 
 _SPARK_CPU = _shown("cpu_s_per_million", "CPU s of Spark per million records")
@@ -389,8 +389,8 @@ def _report(measured: dict[str, Any]) -> str:
             f"Spark's own is spark-sql-kafka-0-10 on Spark {official_connector.SPARK_VERSION}, the newest there is of "
             f"it; ours runs on Spark {version('pyspark')}. Both read the same topics of the same Penstock broker: "
             f"{measured[SPARK_RECORDS]:,} records of 100 bytes in {spark.PARTITIONS} partitions, "
-            "with a session on two cores that has run the query eight times before: ours is "
-            "`penstock.spark.session()`, the other has Spark's own defaults.",
+            "with a session on two cores that has run the query eight times before, and once more before each round: "
+            "ours is `penstock.spark.session()`, the other has Spark's own defaults.",
             "",
             *_table(measured, "Spark's own", is_of_connectors=True),
         ]

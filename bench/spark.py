@@ -213,6 +213,7 @@ def _some_records(rng: random.Random) -> Iterator[Record]:
 def _measured(worker: Worker, name: str, records: int, query: Callable[[], float]) -> Numbers:
     """Run a query that says how long it took, after first times that do not count."""
     worker.warm(name, query)
+    query()  # one more each time: after a minute without work Spark has let its Python processes go
     cpu = worker.cpu_seconds()
     seconds = query()
     return {
