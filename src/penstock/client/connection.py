@@ -69,10 +69,7 @@ class Connection:
             api.has_flexible_request_header(version),
             request,
         )
-        if isinstance(frame, bytes):
-            self.send_bytes(frame)
-        else:
-            self._send_parts(frame)
+        self._send_parts([frame] if isinstance(frame, bytes) else frame)
         return self._correlation_id
 
     def receive(self, api: Api, version: int) -> Any:
@@ -90,10 +87,7 @@ class Connection:
         return response
 
     def send_bytes(self, data: bytes) -> None:
-        try:
-            self._socket.sendall(data)
-        except BlockingIOError:
-            raise TimeoutError("timed out") from None
+        self._send_parts([data])
 
     def _send_parts(self, parts: list[Any]) -> None:
         """Send what lies in several places, without bringing it together first."""
