@@ -27,7 +27,6 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    "spark.python.daemon.module": "penstock.spark.task_daemon",
     # The default starts six processes for each file of a checkpoint, to learn of links and rights: about 50 ms.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing"
     ".FileSystemBasedCheckpointFileManager",
