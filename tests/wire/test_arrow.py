@@ -151,12 +151,12 @@ def test_rows_become_the_records_they_were(rows: list[Any], has_times: bool, ski
     read: dict[int, list[Any]] = {number: [] for number in range(4)}
 
     def send(number: int) -> None:
-        payload = encoder.payloads[number]
-        count, size = payload.count, payload.size
-        taken = payload.take()
-        assert count == 1 or size <= bytes_max
+        payload = encoder.take(number)
+        if payload is None:
+            return
+        assert payload.count == 1 or len(payload.content) <= bytes_max
         first = payload.first_timestamp if has_times else 1234
-        new = decode_records(taken, count, 0, first, None, Record)
+        new = decode_records(payload.content, payload.count, 0, first, None, Record)
         assert not has_times or payload.max_timestamp == max(record.timestamp for record in new)
         read[number] += new
 
@@ -165,10 +165,9 @@ def test_rows_become_the_records_they_were(rows: list[Any], has_times: bool, ski
         row = encoder.add(keys, values, header_columns(found), partitions, row, times if has_times else None)
         if row < len(values):
             send(partitions[row].as_py())
-    for number, payload in enumerate(encoder.payloads):
-        if payload.count:
-            send(number)
     for number in range(4):
+        send(number)
+        assert encoder.take(number) is None
         expected = [
             (key, value, content or (), time if has_times else 1234)
             for key, value, content, place, time in rows[skipped:]

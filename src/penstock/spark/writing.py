@@ -86,12 +86,12 @@ def encoded(rows: Iterable[pa.RecordBatch], place_count: int, codec: Codec) -> I
     settle()
     encoder = Encoder(place_count, BATCH_BYTES)
 
-    def taken(place: int) -> Records:
-        payload = encoder.payloads[place]
-        count = payload.count
-        times = (payload.first_timestamp, payload.max_timestamp) if has_times else (NOW, NOW)
-        content = payload.take()
-        return Records(place, count, compress(codec, content) if codec else content, *times)
+    def taken(place: int) -> Iterator[Records]:
+        payload = encoder.take(place)
+        if payload is not None:
+            times = (payload.first_timestamp, payload.max_timestamp) if has_times else (NOW, NOW)
+            content = compress(codec, payload.content) if codec else payload.content
+            yield Records(place, payload.count, content, *times)
 
     has_times = False
     for batch in rows:
@@ -103,10 +103,9 @@ def encoded(rows: Iterable[pa.RecordBatch], place_count: int, codec: Codec) -> I
         while row < batch.num_rows:
             row = encoder.add(columns.get("key"), columns["value"], headers, places, row, columns.get("timestamp"))
             if row < batch.num_rows:
-                yield taken(places[row].as_py())
-    for place, payload in enumerate(encoder.payloads):
-        if payload.count:
-            yield taken(place)
+                yield from taken(places[row].as_py())
+    for place in range(place_count):
+        yield from taken(place)
 
 
 class Writer:

@@ -9,7 +9,7 @@ is not needed here.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from penstock.wire._codec cimport load32, load64
@@ -396,108 +396,186 @@ cdef int _load(object array, BytesColumn *column) except -1:
     return 0
 
 
-cdef class Payload:
-    """The records of one batch that is being put together, as they lie in an uncompressed batch."""
+cdef struct Draft:
+    # The records of a batch that is being put together.
+    uint8_t *data
+    Py_ssize_t size
+    Py_ssize_t capacity
+    int32_t count
+    int64_t first_timestamp
+    int64_t max_timestamp
 
-    cdef Block _block
+
+cdef class Payload:
+    """The records of one batch, as they lie in it uncompressed."""
+
+    cdef readonly Block content
     cdef readonly int32_t count
     cdef readonly int64_t first_timestamp
     cdef readonly int64_t max_timestamp
 
-    def __cinit__(self):
-        self._block = Block()
 
-    @property
-    def size(self):
-        return self._block.size
+cdef struct Rows:
+    # Columns of rows that become records, as Arrow lays them out. What is missing is NULL.
+    BytesColumn key
+    BytesColumn value
+    const int32_t *partition
+    const int64_t *timestamp
+    const int32_t *header_ends
+    const uint8_t *header_validity
+    Py_ssize_t header_offset
+    BytesColumn header_name
+    BytesColumn header_value
 
-    def take(self):
-        """The bytes, as something that is never changed again; and begin anew."""
-        cdef Block taken = self._block
-        self._block = _block_like(taken)
-        self.count = 0
-        return taken
+
+cdef enum Outcome:
+    ADDED = 0
+    IS_FULL = 1
+    NO_PARTITION = 2
+    NO_MEMORY = 3
 
 
 cdef class Encoder:
     """Puts rows of Arrow columns into record batches, one under way for each partition."""
 
-    cdef readonly list payloads
+    cdef Draft *_drafts
+    cdef readonly Py_ssize_t partition_count
     cdef Py_ssize_t _bytes_max
 
-    def __init__(self, Py_ssize_t partition_count, Py_ssize_t bytes_max):
+    def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t bytes_max):
         """A batch is full at `bytes_max`; a larger record has one for itself."""
-        self.payloads = [Payload() for _ in range(partition_count)]
+        self._drafts = <Draft *>calloc(partition_count if partition_count else 1, sizeof(Draft))
+        if self._drafts == NULL:
+            raise MemoryError
+        self.partition_count = partition_count
         self._bytes_max = bytes_max
+
+    def __dealloc__(self):
+        cdef Py_ssize_t number
+        if self._drafts != NULL:
+            for number in range(self.partition_count):
+                free(self._drafts[number].data)
+            free(self._drafts)
 
     def add(self, object keys, object values, object headers, object partitions, Py_ssize_t start, object timestamps=None):
         """Add rows from `start` on. Returns the row to go on with, whose partition's batch is full; or the count.
 
         Keys, values and partitions are Arrow arrays (keys may be None), headers None or (ends, names, values, offset,
         validity) of a list of structs. Timestamps are an Arrow array of int64, in ms and without nulls; without it,
-        all records have their batch's.
+        all records have their batch's. Other threads go on meanwhile.
         """
-        cdef BytesColumn key, value, header_name, header_value
-        cdef const int32_t *partition
-        cdef const int32_t *header_ends = NULL
-        cdef const uint8_t *header_validity = NULL
-        cdef const int64_t *timestamp = NULL
-        cdef Py_ssize_t header_offset = 0, row, count = len(values), first, last, i, at
-        cdef Py_ssize_t size, body
-        cdef Payload payload
-        cdef Block block
-        cdef uint8_t *p
-        cdef int64_t number, delta = 0
-        _load(keys, &key)
-        _load(values, &value)
+        cdef Rows rows
+        cdef Py_ssize_t row = start, count = len(values)
+        cdef Outcome outcome = ADDED
+        memset(&rows, 0, sizeof(Rows))
+        _load(keys, &rows.key)
+        _load(values, &rows.value)
         if timestamps is not None:
-            timestamp = <const int64_t *>_address(timestamps.buffers()[1]) + <Py_ssize_t>timestamps.offset
-        partition = <const int32_t *>_address(partitions.buffers()[1]) + <Py_ssize_t>partitions.offset
+            rows.timestamp = <const int64_t *>_address(timestamps.buffers()[1]) + <Py_ssize_t>timestamps.offset
+        rows.partition = <const int32_t *>_address(partitions.buffers()[1]) + <Py_ssize_t>partitions.offset
         if headers is not None:
-            ends, names, contents, header_offset, validity = headers
-            header_ends = <const int32_t *>_address(ends)
-            header_validity = _address(validity)
-            _load(names, &header_name)
-            _load(contents, &header_value)
-        for row in range(start, count):
-            number = partition[row]
-            if number < 0 or number >= len(self.payloads):
-                raise ValueError(f"there is no partition {number}: the topic has {len(self.payloads)}")
-            payload = <Payload>self.payloads[number]
-            first = last = 0
-            if header_ends != NULL:
-                at = header_offset + row
-                if header_validity == NULL or header_validity[at >> 3] & (1 << (at & 7)):
-                    first, last = header_ends[at], header_ends[at + 1]
-            if timestamp != NULL:
-                delta = timestamp[row] - payload.first_timestamp if payload.count else 0
-            body = 1 + varint_size(delta) + varint_size(payload.count) + varint_size(last - first)
-            body += blob_size(cell_size(&key, row)) + blob_size(cell_size(&value, row))
-            for i in range(first, last):
-                body += blob_size(cell_size(&header_name, i)) + blob_size(cell_size(&header_value, i))
-            size = varint_size(body) + body
-            block = payload._block
-            if payload.count and block.size + size > self._bytes_max:
-                return row
-            block.reserve(size)
-            p = put_varint(block.data + block.size, body)
-            p[0] = 0  # attributes
-            p = put_varint(p + 1, delta)
-            p = put_varint(p, payload.count)
-            p = put_cell(p, &key, row)
-            p = put_cell(p, &value, row)
-            p = put_varint(p, last - first)
-            for i in range(first, last):
-                p = put_cell(p, &header_name, i)
-                p = put_cell(p, &header_value, i)
-            if timestamp != NULL:
-                if payload.count == 0:
-                    payload.first_timestamp = payload.max_timestamp = timestamp[row]
-                elif timestamp[row] > payload.max_timestamp:
-                    payload.max_timestamp = timestamp[row]
-            block.size += size
-            payload.count += 1
-        return count
+            ends, names, contents, rows.header_offset, validity = headers
+            rows.header_ends = <const int32_t *>_address(ends)
+            rows.header_validity = _address(validity)
+            _load(names, &rows.header_name)
+            _load(contents, &rows.header_value)
+        with nogil:
+            while row < count:
+                outcome = self._add(&rows, row)
+                if outcome != ADDED:
+                    break
+                row += 1
+        if outcome == NO_PARTITION:
+            raise ValueError(f"there is no partition {rows.partition[row]}: the topic has {self.partition_count}")
+        if outcome == NO_MEMORY:
+            raise MemoryError
+        return row
+
+    cdef Outcome _add(self, const Rows *rows, Py_ssize_t row) noexcept nogil:
+        """Add one row, unless its batch is full."""
+        cdef Py_ssize_t number = rows.partition[row], first = 0, last = 0, at, i, body, size
+        cdef int64_t delta = 0
+        cdef Draft *draft
+        cdef uint8_t *p
+        if number < 0 or number >= self.partition_count:
+            return NO_PARTITION
+        draft = &self._drafts[number]
+        if rows.header_ends != NULL:
+            at = rows.header_offset + row
+            if rows.header_validity == NULL or rows.header_validity[at >> 3] & (1 << (at & 7)):
+                first, last = rows.header_ends[at], rows.header_ends[at + 1]
+        if rows.timestamp != NULL:
+            if draft.count == 0:
+                draft.first_timestamp = draft.max_timestamp = rows.timestamp[row]
+            delta = rows.timestamp[row] - draft.first_timestamp
+        body = 1 + varint_size(delta) + varint_size(draft.count) + varint_size(last - first)
+        body += blob_size(cell_size(&rows.key, row)) + blob_size(cell_size(&rows.value, row))
+        for i in range(first, last):
+            body += blob_size(cell_size(&rows.header_name, i)) + blob_size(cell_size(&rows.header_value, i))
+        size = varint_size(body) + body
+        if draft.count and draft.size + size > self._bytes_max:
+            return IS_FULL
+        if not _reserve(draft, size):
+            return NO_MEMORY
+        p = put_varint(draft.data + draft.size, body)
+        p[0] = 0  # attributes
+        p = put_varint(p + 1, delta)
+        p = put_varint(p, draft.count)
+        p = put_cell(p, &rows.key, row)
+        p = put_cell(p, &rows.value, row)
+        p = put_varint(p, last - first)
+        for i in range(first, last):
+            p = put_cell(p, &rows.header_name, i)
+            p = put_cell(p, &rows.header_value, i)
+        if rows.timestamp != NULL and rows.timestamp[row] > draft.max_timestamp:
+            draft.max_timestamp = rows.timestamp[row]
+        draft.size += size
+        draft.count += 1
+        return ADDED
+
+    def take(self, Py_ssize_t number):
+        """The batch of a partition as far as it is put together, None if it is empty; and begin anew."""
+        if not 0 <= number < self.partition_count:
+            raise IndexError(number)
+        cdef Draft *draft = &self._drafts[number]
+        cdef Payload taken
+        if draft.count == 0:
+            return None
+        taken = Payload()
+        taken.content = _block_of(draft.data, draft.size, draft.capacity)
+        taken.count = draft.count
+        taken.first_timestamp = draft.first_timestamp
+        taken.max_timestamp = draft.max_timestamp
+        draft.data = NULL  # its capacity stays: the next one will need as much, and growing is copying
+        draft.size = 0
+        draft.count = 0
+        return taken
+
+
+cdef inline bint _reserve(Draft *draft, Py_ssize_t more) noexcept nogil:
+    """Have room for so many more bytes; whether there is."""
+    cdef Py_ssize_t needed = draft.size + more
+    cdef Py_ssize_t capacity
+    cdef uint8_t *data
+    if needed <= draft.capacity and draft.data != NULL:
+        return True
+    capacity = draft.capacity if draft.data == NULL else draft.capacity * 2
+    capacity = max(needed, capacity, 64)
+    data = <uint8_t *>realloc(draft.data, capacity)
+    if data == NULL:
+        return False
+    draft.data = data
+    draft.capacity = capacity
+    return True
+
+
+cdef Block _block_of(uint8_t *data, Py_ssize_t size, Py_ssize_t capacity):
+    """A block of memory that is there already, and is its own from now on."""
+    cdef Block made = Block()
+    made.data = data
+    made.size = size
+    made._capacity = capacity
+    return made
 
 
 cdef uint32_t murmur2(const uint8_t *data, Py_ssize_t size) noexcept nogil:
@@ -535,18 +613,19 @@ def partitions_of(object keys, Py_ssize_t count, int32_t partition_count, Py_ssi
     cdef BytesColumn column
     cdef Block block = Block()
     cdef Py_ssize_t row, size
+    cdef uint32_t code
     cdef int32_t *out
     _load(keys, &column)
     block.reserve(4 * count if count else 4)
     out = <int32_t *>block.data
-    for row in range(count):
-        size = cell_size(&column, row)
-        if size < 0:
-            out[row] = <int32_t>(spread % partition_count)
-            spread += 1
-        else:
-            out[row] = <int32_t>(
-                (murmur2(column.content + column.ends[column.offset + row], size) & 0x7FFFFFFF) % <uint32_t>partition_count
-            )
+    with nogil:
+        for row in range(count):
+            size = cell_size(&column, row)
+            if size < 0:
+                out[row] = <int32_t>(spread % partition_count)
+                spread += 1
+            else:
+                code = murmur2(column.content + column.ends[column.offset + row], size) & 0x7FFFFFFF
+                out[row] = <int32_t>(code % <uint32_t>partition_count)
     block.size = 4 * count
     return block
