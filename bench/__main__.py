@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import platform
 import statistics
 import tempfile
@@ -287,6 +288,7 @@ def _measure(run: Callable[[str], Numbers], rounds: int) -> dict[str, list[Numbe
     for number in range(rounds):
         order = ["penstock", "kafka"] if number % 2 == 0 else ["kafka", "penstock"]
         for name in order:
+            os.sync()  # the disk must not still be busy with what another has written
             numbers = run(name)
             results[name].append(numbers)
             shown = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())

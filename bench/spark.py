@@ -214,6 +214,7 @@ def _measured(worker: Worker, name: str, records: int, query: Callable[[], float
     """Run a query that says how long it took, after first times that do not count."""
     worker.warm(name, query)
     query()  # one more each time: after a minute without work Spark has let its Python processes go
+    os.sync()  # what the disk has to write, it has written
     cpu = worker.cpu_seconds()
     seconds = query()
     return {

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from penstock.client.shared_transaction import SharedTransaction
 from penstock.spark import session, sink, write_stream
-from penstock.spark.writing import Writer
+from penstock.spark.sending import Writer
 
 SOURCE, TARGET, QUERY = "in", "out", "crashing"
 BATCH_RECORDS = 40
@@ -112,8 +112,8 @@ def _replace(owner: type, name: str, when: str, die: Callable[[], None]) -> None
         if when == "before":
             die()
         real(writer, *arguments)
-        for place in list(writer._under_way):
-            writer._await(place)  # it is there, not only on its way
+        while any(writer._under_way.values()):
+            writer._wait()  # it is there, not only on its way
         die()
 
     setattr(owner, name, dying)

@@ -50,6 +50,10 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For whoever waits for several connections at once. Nothing is read ahead."""
+        return self._socket.fileno()
+
     def call(self, request: Any, version: int | None = None) -> Any:
         """Send a request and wait for its response. The newest version we know is used if none is given."""
         api = api_of(request)

@@ -3,8 +3,9 @@
 Reading: start at `source.py`, what Spark calls. `options.py`, `ranges.py` and `pruning.py` say what the user asked for
 and which offsets that means; `planning.py` asks the brokers; `reading.py` is what a task does: fetch, and lay out
 records as Arrow columns. Writing: `sink.py` is streaming, exactly once or at least once, `batch_sink.py` a plain write;
-`rows.py` and `placing.py` say what rows must look like and where they go, `writing.py` is what a task does, and
-`turns.py` how tasks that write as one producer agree on an order; `checkpoints.py` reads what Spark has written down.
+`rows.py` and `placing.py` say what rows must look like and where they go, `writing.py` is what a task does, with
+`encoding.py` and, at the same time, `sending.py`; `turns.py` is how tasks that write as one producer agree on an order,
+and `checkpoints.py` reads what Spark has written down.
 `serde.py` says what keys and values mean, `query_progress.py` how a query is doing, and `group_offsets.py` tells a
 consumer group. `session.py` makes a session, and `standby.py` lets its queries start sooner.
 Speaks the wire protocol only, so it works with any Kafka.

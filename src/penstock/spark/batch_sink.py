@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 from penstock.client.errors import ConfigurationError
 from penstock.spark.options import check_security
 from penstock.spark.rows import CODECS, check_columns
-from penstock.spark.writing import Target, write_at_least_once
+from penstock.spark.sending import Target
+from penstock.spark.writing import write_at_least_once
 
 _KNOWN = ("kafka.bootstrap.servers", "topic", "topics", "kafka.compression.type")
 _WITHOUT_EFFECT = ("includeheaders",)  # Spark's own sink takes it too: a column of headers is written in any case

@@ -38,15 +38,9 @@ from penstock.spark.group_offsets import commit_offsets
 from penstock.spark.placing import Layout
 from penstock.spark.row_limit import SIZES, Measured, RowLimit
 from penstock.spark.rows import CODECS, COLUMNS, check_columns
+from penstock.spark.sending import Target, WritePlan
 from penstock.spark.turns import TaskTurns, TurnAddress, TurnServer
-from penstock.spark.writing import (
-    Target,
-    WritePlan,
-    layout_of,
-    places_of,
-    write,
-    write_at_least_once,
-)
+from penstock.spark.writing import layout_of, places_of, write, write_at_least_once
 from penstock.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)

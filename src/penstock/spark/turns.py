@@ -2,7 +2,9 @@
 
 A partition takes the batches of a producer only in the order of their sequence numbers, and these tasks write to all
 partitions at once. So the driver hands out turns: who has one for a partition knows its batch's number, sends it, and
-gives the turn back when the batch is acknowledged. Rows are written by the task that has them, wherever they go.
+gives the turn back when the batch is acknowledged. Rows are written by the task that has them, wherever they go. A task
+may ask for many turns, and uses each as soon as it has it, whatever becomes of the others: so nobody waits for ever. It
+has several turns for one partition at once if nobody else has asked in between: its batches go one way, in order.
 
 A task's part is written by one attempt or not at all: the first attempt that comes here is the only one. If one of the
 tasks fails, all do; the driver then begins the batch anew, as another producer epoch.
@@ -21,8 +23,9 @@ import socket
 import struct
 import threading
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from penstock.client.cluster import Refused
 from penstock.wire.errors import ErrorCode
@@ -35,54 +38,76 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 _GREETING = struct.Struct("!32si")  # the secret, the task's number
 _MESSAGE = struct.Struct("!Bii")
 _GREET, _ASK, _DONE, _FINISHED, _FAILED = range(5)  # with: -; place and count; place; nothing; the length of the text
-# What it is told: a sequence number, or one of these. REFUSED is followed by text.
-_ANSWER = struct.Struct("!ih")
-_BUSY, _REFUSED = -1, -2
+# What it is told: a place and a sequence number in it; or REFUSED and the length of the text that follows.
+_ANSWER = struct.Struct("!ii")
+_REFUSED = -1
 _TEXT_BYTES_MAX = 2000
+
+_UNDER_WAY_MAX = 5  # batches of a producer that a partition remembers, and so knows again if they come twice
+
+
+class Turn(NamedTuple):
+    """Leave for a task to write a batch to a place, with this sequence number."""
+
+    task: int
+    place: int
+    number: int
 
 
 class Turns:
-    """Who may write where, and with which sequence number. Tasks are told apart by any name."""
+    """Who may write where, and with which sequence number. Tasks are told apart by any number."""
 
     def __init__(self, place_count: int) -> None:
         self._places = [_Place() for _ in range(place_count)]
 
-    def ask(self, task: int, place: int, count: int) -> int | None:
-        """Ask for a turn to write some records: the number of the first, or None if it comes later."""
+    def ask(self, task: int, place: int, count: int) -> list[Turn]:
+        """Ask for a turn to write some records: the turns that are given for it now."""
         if not 0 <= place < len(self._places) or not 0 < count <= _SEQUENCE_MASK:
             raise ValueError(f"a turn for {count} records in place {place} of {len(self._places)}")
-        asked = self._places[place]
-        asked.waiting.append((task, count))
-        return asked.granted() if asked.writer is None else None
+        self._places[place].waiting.append((task, count))
+        return self._given(place)
 
-    def done(self, task: int, place: int) -> tuple[int, int] | None:
-        """Give a turn back: the task whose turn it is then, and its number."""
-        given = self._places[place] if 0 <= place < len(self._places) else None
-        if given is None or given.writer != task:
+    def done(self, task: int, place: int) -> list[Turn]:
+        """Give a turn back: the turns that are given for it now."""
+        held = self._places[place] if 0 <= place < len(self._places) else None
+        if held is None or not held.is_held_by(task):
             raise ValueError(f"it is not the turn of task {task} in place {place}")
-        given.writer = None
-        if not given.waiting:
-            return None
-        number = given.granted()
-        assert given.writer is not None
-        return given.writer, number
+        held.under_way -= 1
+        return self._given(place)
 
-    def has_one(self, task: int) -> bool:
-        return any(place.writer == task for place in self._places)
+    def _given(self, place: int) -> list[Turn]:
+        return [Turn(task, place, number) for task, number in self._places[place].given()]
+
+    def has_or_awaits(self, task: int) -> bool:
+        """Whether a task has a turn, or waits for one."""
+        return any(place.has_or_awaits(task) for place in self._places)
 
 
 @dataclass(slots=True)
 class _Place:
     next_number: int = 0
-    writer: int | None = None
-    waiting: deque[tuple[int, int]] = field(default_factory=deque)
+    writer: int = -1
+    under_way: int = 0  # turns that it has
+    waiting: deque[tuple[int, int]] = field(default_factory=deque)  # tasks, and how many records each has
 
-    def granted(self) -> int:
-        """Give the turn to the one who waits longest: its number."""
-        self.writer, count = self.waiting.popleft()
-        number = self.next_number
-        self.next_number = (number + count) & _SEQUENCE_MASK
-        return number
+    def given(self) -> Iterator[tuple[int, int]]:
+        """Give turns to those who wait longest, as long as they are one task's: who has them, and their numbers."""
+        while self.waiting and self.under_way < _UNDER_WAY_MAX:
+            task, count = self.waiting[0]
+            if self.under_way and task != self.writer:
+                return
+            self.waiting.popleft()
+            self.writer = task
+            self.under_way += 1
+            number = self.next_number
+            self.next_number = (number + count) & _SEQUENCE_MASK
+            yield task, number
+
+    def is_held_by(self, task: int) -> bool:
+        return self.under_way > 0 and self.writer == task
+
+    def has_or_awaits(self, task: int) -> bool:
+        return self.is_held_by(task) or any(waiting == task for waiting, _ in self.waiting)
 
 
 @dataclass(frozen=True)
@@ -167,18 +192,19 @@ class TurnServer:
         elif task.number < 0:  # it was refused, and goes on until it has heard that
             return
         elif kind == _ASK:
-            number = self._turns.ask(task.number, first, second)
-            task.tell(_BUSY if number is None else number)
+            self._tell(self._turns.ask(task.number, first, second))
         elif kind == _DONE:
-            turn = self._turns.done(task.number, first)
-            if turn is not None:
-                self._tasks[turn[0]].tell(turn[1])
+            self._tell(self._turns.done(task.number, first))
         elif kind == _FINISHED:
-            if self._turns.has_one(task.number):
-                raise ValueError("it ends while it is its turn")
+            if self._turns.has_or_awaits(task.number):
+                raise ValueError("it ends with a turn that it has, or waits for")
             task.is_finished = True
         else:
             self._fail(content.decode(errors="replace"))
+
+    def _tell(self, turns: Iterable[Turn]) -> None:
+        for turn in turns:
+            self._tasks[turn.task].tell(turn)
 
     def _begin(self, task: _Conversation, number: int, secret: bytes) -> None:
         if not hmac.compare_digest(secret, self._secret):
@@ -242,15 +268,15 @@ class _Conversation:
         del self.heard[:size]
         return taken
 
-    def tell(self, number: int) -> None:
-        self._send(_ANSWER.pack(number, 0))
+    def tell(self, turn: Turn) -> None:
+        self._send(_ANSWER.pack(turn.place, turn.number))
 
     def refuse(self, reason: str) -> None:
         text = reason.encode()[:_TEXT_BYTES_MAX]
         self._send(_ANSWER.pack(_REFUSED, len(text)) + text)
 
     def _send(self, data: bytes) -> None:
-        """A task waits for each answer, so there is room. Whether it is still there shows when it is heard."""
+        """A task has asked for each answer, so there is room. Whether it is still there shows when it is heard."""
         with contextlib.suppress(OSError):
             self.connection.send(data)
 
@@ -258,14 +284,17 @@ class _Conversation:
 class TurnTaker(Protocol):
     """What a writer needs to know of turns."""
 
-    def take(self, place: int, count: int) -> int | None:
-        """Ask for a turn: a sequence number, or None if one must `wait` for it."""
+    def ask(self, place: int, count: int) -> None:
+        """Ask for a turn to write some records."""
 
-    def wait(self) -> int:
-        """Wait for the turn that was asked for. Whoever waits must hold none: so nobody waits for ever."""
+    def taken(self) -> list[Turn]:
+        """The turns that have come by now, those of one place in the order in which they were asked for."""
 
     def give_back(self, place: int) -> None:
-        """What was sent is acknowledged."""
+        """What was sent first is acknowledged."""
+
+    def fileno(self) -> int | None:
+        """What can be read when turns come, if it takes waiting."""
 
 
 class OwnTurns:
@@ -273,21 +302,28 @@ class OwnTurns:
 
     def __init__(self, place_count: int) -> None:
         self._turns = Turns(place_count)
+        self._given: list[Turn] = []
 
-    def take(self, place: int, count: int) -> int | None:
-        return self._turns.ask(0, place, count)
+    def ask(self, place: int, count: int) -> None:
+        self._given += self._turns.ask(0, place, count)
 
-    def wait(self) -> int:
-        raise AssertionError("nobody else has a turn")
+    def taken(self) -> list[Turn]:
+        taken, self._given = self._given, []
+        return taken
 
     def give_back(self, place: int) -> None:
-        self._turns.done(0, place)
+        self._given += self._turns.done(0, place)
+
+    def fileno(self) -> None:
+        return None
 
 
 class TaskTurns:
     """A task's way to ask for turns. Leaving it with an error fails all tasks of the batch."""
 
     def __init__(self, address: TurnAddress, task: int) -> None:
+        self._task = task
+        self._heard = bytearray()
         self._socket = socket.create_connection((address.host, address.port), timeout=30)
         self._socket.settimeout(None)  # turns of others take as long as they do; if the driver dies, this ends
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -305,29 +341,42 @@ class TaskTurns:
                 text = (str(error) or type(error).__name__).encode()[:_TEXT_BYTES_MAX]
                 self._send(_MESSAGE.pack(_FAILED, len(text), 0) + text)
 
-    def take(self, place: int, count: int) -> int | None:
+    def ask(self, place: int, count: int) -> None:
         self._send(_MESSAGE.pack(_ASK, place, count))
-        number = self._answer()
-        return None if number == _BUSY else number
 
-    def wait(self) -> int:
-        return self._answer()
+    def taken(self) -> list[Turn]:
+        self._hear()
+        turns = []
+        while len(self._heard) >= _ANSWER.size:
+            place, number = _ANSWER.unpack_from(self._heard)
+            if place == _REFUSED:
+                raise _refused(self._text(number))
+            del self._heard[: _ANSWER.size]
+            turns.append(Turn(self._task, place, number))
+        return turns
 
     def give_back(self, place: int) -> None:
         self._send(_MESSAGE.pack(_DONE, place, 0))
 
-    def _answer(self) -> int:
-        number, length = _ANSWER.unpack(self._received(_ANSWER.size))
-        if number == _REFUSED:
-            raise _refused(self._received(length).decode(errors="replace"))
-        answer: int = number
-        return answer
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
-    def _received(self, size: int) -> bytes:
-        data = self._socket.recv(size, socket.MSG_WAITALL)
-        if len(data) < size:
+    def _hear(self) -> None:
+        """Take in what is there, without waiting."""
+        try:
+            data = self._socket.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        if not data:
             raise _refused("the driver has ended the batch")
-        return data
+        self._heard += data
+
+    def _text(self, size: int) -> str:
+        """What follows a refusal; nothing comes after it."""
+        text = bytes(self._heard[_ANSWER.size :])
+        if len(text) < size:
+            text += self._socket.recv(size - len(text), socket.MSG_WAITALL)
+        return text[:size].decode(errors="replace")
 
     def _send(self, data: bytes) -> None:
         self._socket.sendall(data)
