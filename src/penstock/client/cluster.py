@@ -101,6 +101,7 @@ class Cluster:
         self.timeout_s = timeout_s
         self._nodes: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, Topic] = {}
+        self._coordinators: dict[tuple[str, bool], tuple[str, int]] = {}  # by key, and whether it is a transaction's
         self._connections: dict[tuple[str, int], _Negotiated] = {}
 
     def __enter__(self) -> Cluster:
@@ -135,9 +136,10 @@ class Cluster:
         return Unreachable(f"cannot {what}: no answer from {brokers} within {self.timeout_s:g} s ({error})")
 
     def forget(self) -> None:
-        """Drop connections and what was known of leaders: all of it is found out again."""
+        """Drop connections and what was known of leaders and coordinators: all of it is found out again."""
         self.close()
         self._topics.clear()
+        self._coordinators.clear()
 
     # ---- brokers ----
 
@@ -172,11 +174,13 @@ class Cluster:
 
     def coordinator(self, key: str, *, is_transaction: bool = False) -> _Negotiated:
         """A connection to the broker that looks after a group or a transactional id."""
-        request = FindCoordinatorRequest(key=key, key_type=int(is_transaction))
-        found = self.any_broker().call(request, _ONE_KEY_VERSION)
-        check(found.error_code, f"find the coordinator of {key}", found.error_message)
-        self._nodes[found.node_id] = (found.host, found.port)
-        return self.node(found.node_id)
+        address = self._coordinators.get((key, is_transaction))
+        if address is None:
+            request = FindCoordinatorRequest(key=key, key_type=int(is_transaction))
+            found = self.any_broker().call(request, _ONE_KEY_VERSION)
+            check(found.error_code, f"find the coordinator of {key}", found.error_message)
+            address = self._coordinators[key, is_transaction] = (found.host, found.port)
+        return self._connect(address)
 
     # ---- topics ----
 
