@@ -37,7 +37,6 @@ from penstock.wire.messages.txn_offset_commit import (
 from penstock.wire.record import Record
 
 GROUPS, TRANSACTIONS = 0, 1
-READ_COMMITTED = 1
 WAIT_S = 30.0
 
 # What a coordinator says that is not ready; whoever asks again gets an answer.

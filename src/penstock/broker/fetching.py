@@ -19,8 +19,6 @@ from penstock.wire.messages.fetch import (
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-READ_COMMITTED = 1
-
 
 class Fetch:
     """One fetch request.

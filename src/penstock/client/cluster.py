@@ -15,6 +15,7 @@ from penstock.client.connection import Connection, ConnectionLost, api_of
 from penstock.client.errors import ConfigurationError, PenstockError
 from penstock.client.partitions import TopicPartition
 from penstock.wire.errors import ErrorCode
+from penstock.wire.isolation import READ_UNCOMMITTED
 from penstock.wire.messages.api_versions import ApiVersionsRequest
 from penstock.wire.messages.find_coordinator import FindCoordinatorRequest
 from penstock.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -24,9 +25,6 @@ T = TypeVar("T")
 
 EARLIEST = -2
 LATEST = -1
-
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
 
 _API_VERSIONS_VERSION = 3
 _ONE_KEY_VERSION = 3  # of FindCoordinator: later ones take many keys

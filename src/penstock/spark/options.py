@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, parse_address
+from penstock.client.cluster import EARLIEST, LATEST, parse_address
 from penstock.client.errors import ConfigurationError
 from penstock.client.partitions import TopicPartition
+from penstock.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
 Offsets = Mapping[TopicPartition, int]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.client.cluster import EARLIEST, READ_COMMITTED, RETRIABLE, Cluster, Moved, Refused
+from penstock.client.cluster import EARLIEST, RETRIABLE, Cluster, Moved, Refused
 from penstock.client.connection import ConnectionLost
 from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import DataLoss, OffsetRange
@@ -22,6 +22,7 @@ from penstock.wire.api import APIS, ApiKey
 from penstock.wire.batch import batches_in, decode_records
 from penstock.wire.compression import Codec, decompress
 from penstock.wire.errors import ErrorCode
+from penstock.wire.isolation import READ_COMMITTED
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from penstock.wire.record import decode_end_txn_marker
 

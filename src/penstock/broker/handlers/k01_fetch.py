@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.broker.fetching import READ_COMMITTED, Fetch
+from penstock.broker.fetching import Fetch
 from penstock.wire.errors import ApiError
+from penstock.wire.isolation import READ_COMMITTED
 from penstock.wire.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.replica.partition import Partition
 from penstock.wire.errors import ApiError, ErrorCode
+from penstock.wire.isolation import READ_COMMITTED
 from penstock.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -29,7 +30,6 @@ EARLIEST_PENDING_UPLOAD = -6
 _SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 _CONSUMER = -1
-_READ_COMMITTED = 1
 
 
 def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
@@ -55,7 +55,7 @@ def _find_offset(
     timestamp, offset, epoch = -1, -1, -1
     upper_bound = log.end_offset
     if request.replica_id == _CONSUMER:
-        upper_bound = partition.upper_bound(is_committed_only=request.isolation_level == _READ_COMMITTED)
+        upper_bound = partition.upper_bound(is_committed_only=request.isolation_level == READ_COMMITTED)
     if call.version < _SPECIAL_SINCE.get(wanted.timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if wanted.timestamp == LATEST:
