@@ -177,7 +177,6 @@ class Writer:
         self._turns = turns
         self._waiting: defaultdict[int, deque[Records]] = defaultdict(deque)  # by place: for a turn, in order
         self._under_way: defaultdict[int, deque[_Sent]] = defaultdict(deque)  # by place: sent, in order
-        self._left = 0  # batches that wait or are under way
         self.inbox = Inbox()
         self.count = 0  # records that are acknowledged
 
@@ -189,15 +188,20 @@ class Writer:
 
     def finish(self) -> None:
         self._take_in()  # what came together with the end
-        while self._left:
+        while self._has_work:
             self.advance()
 
     def advance(self) -> None:
         """Send what has a turn; then wait for whatever comes first."""
         for turn in self._turns.taken():
             self.send(self._waiting[turn.place].popleft(), turn.number)
-        if self._left or not self.inbox.is_closed:
+        if self._has_work or not self.inbox.is_closed:
             self._wait()
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether a batch waits for its turn, or is under way."""
+        return any(self._waiting.values()) or any(self._under_way.values())
 
     def _wait(self) -> None:
         """Wait for batches, turns, or acknowledgements."""
@@ -221,7 +225,6 @@ class Writer:
         """Ask for turns for what is new."""
         for records in self.inbox.taken():
             self._waiting[records.place].append(records)
-            self._left += 1
             self._turns.ask(records.place, records.count)
 
     def send(self, records: Records, sequence: int) -> None:
@@ -284,7 +287,6 @@ class Writer:
         code = result.error_code
         if code in (ErrorCode.NONE, _DUPLICATE):
             self.count += self._under_way[place].popleft().count
-            self._left -= 1
             self._turns.give_back(place)
             self.inbox.done()
         elif code in RETRIABLE or code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -26,6 +26,20 @@ cdef inline void set_bit(uint8_t *bitmap, Py_ssize_t index) noexcept nogil:
     bitmap[index >> 3] = bitmap[index >> 3] | <uint8_t>(1 << (index & 7))
 
 
+cdef bint grow(uint8_t **data, Py_ssize_t *capacity, Py_ssize_t needed) noexcept nogil:
+    """Make memory large enough, and twice as large as it was; whether there is so much.
+
+    Where there is none yet, the capacity says how much it should be at least.
+    """
+    cdef Py_ssize_t wanted = max(needed, capacity[0] if data[0] == NULL else capacity[0] * 2, 64)
+    cdef uint8_t *found = <uint8_t *>realloc(data[0], wanted)
+    if found == NULL:
+        return False
+    data[0] = found
+    capacity[0] = wanted
+    return True
+
+
 cdef class Block:
     """Memory that grows at its end. Who looks at it through the buffer protocol keeps it alive."""
 
@@ -50,18 +64,12 @@ cdef class Block:
     cdef int reserve(self, Py_ssize_t more) except -1:
         """Have room for so many more bytes."""
         cdef Py_ssize_t needed = self.size + more
-        cdef Py_ssize_t capacity
-        cdef uint8_t *data
         if needed <= self._capacity and self.data != NULL:
             return 0
         if self._views:
             raise BufferError("memory that somebody looks at cannot grow")
-        capacity = max(needed, self._capacity * 2, 64)
-        data = <uint8_t *>realloc(self.data, capacity)
-        if data == NULL:
+        if not grow(&self.data, &self._capacity, needed):
             raise MemoryError
-        self.data = data
-        self._capacity = capacity
         return 0
 
 
@@ -555,18 +563,7 @@ cdef class Encoder:
 cdef inline bint _reserve(Draft *draft, Py_ssize_t more) noexcept nogil:
     """Have room for so many more bytes; whether there is."""
     cdef Py_ssize_t needed = draft.size + more
-    cdef Py_ssize_t capacity
-    cdef uint8_t *data
-    if needed <= draft.capacity and draft.data != NULL:
-        return True
-    capacity = draft.capacity if draft.data == NULL else draft.capacity * 2
-    capacity = max(needed, capacity, 64)
-    data = <uint8_t *>realloc(draft.data, capacity)
-    if data == NULL:
-        return False
-    draft.data = data
-    draft.capacity = capacity
-    return True
+    return (needed <= draft.capacity and draft.data != NULL) or grow(&draft.data, &draft.capacity, needed)
 
 
 cdef Block _block_of(uint8_t *data, Py_ssize_t size, Py_ssize_t capacity):
