@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ def test_records_keep_their_keys_and_times_and_the_driver_goes_on(driven: Driven
     driver.pipe("orders", "k3", {"customer": "cleo"}, timestamp=500)
     assert driver.read("out") == [Output("k3", "CLEO", 500)]
     assert driver.read("out") == []
+    assert gc.get_freeze_count() == 0, "what the tests have made may become garbage"
     with pytest.raises(ConfigurationError, match="does not read nothing: it reads orders"):
         driver.pipe("nothing", "k", {}, timestamp=1)
     with pytest.raises(ConfigurationError, match="does not write orders: it writes out"):

@@ -10,6 +10,7 @@ which holds the other end of its input.
 from __future__ import annotations
 
 import contextlib
+import gc
 import marshal
 import os
 import runpy
@@ -25,8 +26,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
-
-from penstock.spark.task_process import settle
 
 _RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 _SERVE = "import sys; from penstock.spark.standby import serve; serve(sys.argv[1])"
@@ -49,7 +48,7 @@ def serve(path: str) -> None:
     try:
         for module in (_RUNNER, "penstock.spark.source"):
             import_module(module)
-        settle()
+        gc.freeze()  # what libraries have made stays for good, in every fork
         with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
             listener.bind(path)
             listener.listen(64)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import select
+import selectors
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -172,7 +170,7 @@ class InProcessBroker(RunningBroker):
 
     async def _serve(self, is_ready: threading.Event) -> None:
         broker = Broker(self._properties(), **self._parts, interceptor=self._faults)
-        await _start_as_guest(broker)
+        await broker.start()
         self.port = broker.addresses[0].port
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
@@ -191,16 +189,6 @@ class InProcessBroker(RunningBroker):
         self._thread = None
         if self._failure is not None:
             raise self._failure
-
-
-async def _start_as_guest(broker: Broker) -> None:
-    """Start a broker, and undo what it does to the garbage collector: the process belongs to the tests."""
-    thresholds = gc.get_threshold()
-    try:
-        await broker.start()
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 class ChildBroker(RunningBroker):
@@ -259,9 +247,9 @@ class ChildBroker(RunningBroker):
 def _first_line(process: subprocess.Popen[bytes]) -> str:
     """What a broker says when it is ready; empty if it ends, or takes too long."""
     assert process.stdout is not None
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    ready, _, _ = select.select([process.stdout], [], [], deadline - time.monotonic())
-    return process.stdout.readline().decode().strip() if ready else ""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        return process.stdout.readline().decode().strip() if selector.select(_START_TIMEOUT_S) else ""
 
 
 def _text(value: object) -> str:
