@@ -81,7 +81,6 @@ def run(settings: dict[str, str]) -> int:
 async def _serve(settings: dict[str, str]) -> int:
     from penstock.broker.broker import Broker
 
-    gc.set_threshold(*_GC_THRESHOLDS)
     try:
         broker = Broker(settings)
         await broker.start()
@@ -91,8 +90,9 @@ async def _serve(settings: dict[str, str]) -> int:
     except OSError as error:
         print(f"penstock: cannot start: {error}", file=sys.stderr)
         return 1
-    gc.collect()
     gc.freeze()  # what it has now, it keeps
+    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -97,10 +97,28 @@ def field(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def _equals(self: Any, other: Any) -> Any:
+    if type(other) is not type(self):
+        return NotImplemented
+    return all(getattr(self, spec.name) == getattr(other, spec.name) for spec in self._field_table)
+
+
+def _shown(self: Any) -> str:
+    values = (f"{spec.name}={getattr(self, spec.name)!r}" for spec in self._field_table)
+    return f"{type(self).__qualname__}({', '.join(values)})"
+
+
 @dataclass_transform(field_specifiers=(field,))
 def struct(cls: T) -> T:
-    """A part of messages: a dataclass whose fields are made with `field`."""
-    made: Any = dataclasses.dataclass(slots=True)(cls)
+    """A part of messages: a dataclass whose fields are made with `field`.
+
+    Making dataclasses is a third of what a broker does to load its modules, and most of them are messages. So these
+    share what would be compiled for each: how they are compared and shown. And they have a docstring, lest one is made
+    of their signature.
+    """
+    cls.__doc__ = cls.__doc__ or cls.__name__
+    made: Any = dataclasses.dataclass(slots=True, eq=False, repr=False)(cls)
+    made.__eq__, made.__hash__, made.__repr__ = _equals, None, _shown
     made._field_table = tuple(
         dataclasses.replace(row.metadata["penstock"], name=row.name) for row in dataclasses.fields(made)
     )
