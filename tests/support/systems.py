@@ -97,7 +97,7 @@ class System:
                 if time.monotonic() > deadline:
                     self.kill()
                     raise RuntimeError(f"{self.name} does not answer:\n{self.log[-4000:]}") from None
-                time.sleep(0.02)
+                time.sleep(0.005)
 
     def stop(self) -> int:
         """Ask it to end, and wait until it has; returns the exit code."""
