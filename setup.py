@@ -20,6 +20,8 @@ modules = [
     "log._cleaner",
     "log._tail",
     "client._records",
+    "replica._leading",
     "broker._sending",
+    "broker._producing",
 ]
 setup(ext_modules=cythonize([extension(name) for name in modules], build_dir="build/cython"))

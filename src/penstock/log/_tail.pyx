@@ -1,10 +1,18 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""The end of a segment, where batches are added: what is looked at and changed for every single one."""
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True, nonecheck=True
+"""The end of a log, where batches are added: what is looked at and changed for every single one.
+
+Both classes are the native part of others, `Segment` and `Log`, which also say what all of it means.
+"""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
+
+from penstock.wire._kernel cimport Batch, stamp
+
+from penstock.log.producer_state import CLIENT
+from penstock.wire.errors import ApiError
 
 cdef enum:
     # So much may wait to be written.
@@ -14,23 +22,12 @@ UNWRITTEN_BYTES_MAX = _UNWRITTEN_BYTES_MAX
 
 
 cdef class Tail:
-    """The part of a segment that is native. All of it belongs to the segment, which also says what it means."""
-
-    cdef public int64_t size
-    cdef public bytearray _unwritten
-    cdef public int64_t _bytes_since_index
-    cdef public int64_t _index_interval_bytes
-    cdef public int64_t _max_timestamp
-    cdef public int64_t _offset_of_max_timestamp
-    # Up to these, a batch is added without a closer look.
-    cdef public int64_t _bytes_max
-    cdef public int64_t _offset_max
-    cdef public int64_t _timestamp_max
+    """The native part of a segment."""
 
     def __cinit__(self, *args, **kwargs):
         self._unwritten = bytearray()
 
-    def keep(self, object data, int64_t last_offset, int64_t max_timestamp):
+    cpdef bint keep(self, object data, int64_t last_offset, int64_t max_timestamp) except -1:
         """Add batches to those that wait to be written, if nothing else is to be done for them; else False."""
         cdef Py_buffer view
         cdef Py_ssize_t waiting = PyByteArray_GET_SIZE(self._unwritten)
@@ -51,3 +48,47 @@ cdef class Tail:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
         return True
+
+
+cdef class LogEnd:
+    """The native part of a log."""
+
+    cpdef Batch append(self, Batch batch, int leader_epoch, object origin=CLIENT, object turn=None):
+        """Append a batch as leader: offset and epoch are assigned here. The caller has checked the batch itself.
+
+        Returns the batch, with the offsets that it has in the log. For a duplicate, those of its first time. Given a
+        turn, it is in the file when that ends at the latest.
+        """
+        cdef int64_t base_offset, last_offset
+        cdef object marker = None
+        if batch.producer_id >= 0:
+            marker = self._check_producer(batch, origin)
+            if batch.is_duplicate:
+                return batch
+        base_offset = self.end_offset
+        last_offset = base_offset + batch.last_offset_delta
+        stamp(batch.data, batch, base_offset, leader_epoch)
+        if leader_epoch != <int>self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        if (turn is not None and self.is_waiting and not self.epochs.is_dirty
+                and self._active.keep(batch.data, last_offset, batch.max_timestamp)):
+            self.end_offset = last_offset + 1
+        else:
+            try:
+                self._write(batch.data, base_offset, last_offset, batch.max_timestamp, turn)
+            except ApiError:
+                stamp(batch.data, batch, 0, leader_epoch)  # as it came: nobody who looks again may find it amiss
+                raise
+        if batch.producer_id >= 0:
+            self._note_producer(batch, marker)
+        if self.end_offset - self.recovery_point >= self.flush_messages:
+            self.needs_flush = True
+        return batch
+
+    cpdef int advance_high_watermark(self, int64_t offset) except -1:
+        """Move the high watermark forward; it never goes back."""
+        if offset > self.high_watermark:
+            self.high_watermark = min(offset, self.end_offset)
+            if self.producers.has_unreplicated_txns:
+                self.producers.high_watermark_reached(self.high_watermark)
+        return 0

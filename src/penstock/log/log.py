@@ -12,6 +12,7 @@ from penstock.clock import Clock
 from penstock.config.definition import LONG_MAX
 from penstock.config.topic import TopicConfig
 from penstock.log import names, swap
+from penstock.log._tail import LogEnd
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.flush_job import FlushJob
 from penstock.log.producer_replay import rebuild_producers, remove_snapshots_above, replay
@@ -21,10 +22,10 @@ from penstock.log.segment import Segment
 from penstock.log.storage import Buffer, FileSlice, Storage
 from penstock.log.txn_index import AbortedTxn
 from penstock.log.validation import BatchRules
-from penstock.wire._kernel import Batch, stamp
+from penstock.wire._kernel import Batch
 from penstock.wire.batch import batches_in, decode_records
 from penstock.wire.errors import ApiError, CorruptBatch, ErrorCode
-from penstock.wire.record import decode_end_txn_marker
+from penstock.wire.record import EndTxnMarker, decode_end_txn_marker
 
 if TYPE_CHECKING:
     from penstock.log.cleaning_plan import CleanedSegment
@@ -39,7 +40,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-class Log:
+class Log(LogEnd):
     """The log of one partition.
 
     Invariants: start_offset <= recovery_point <= end_offset, start_offset <= high_watermark <= end_offset; segments lie
@@ -125,50 +126,29 @@ class Log:
 
     # ---- appending ----
 
-    def append(self, batch: Batch, leader_epoch: int, origin: Origin = CLIENT, turn: Turn | None = None) -> Batch:
-        """Append a batch as leader: offset and epoch are assigned here. The caller has checked the batch itself.
+    # `append` itself, as a leader, is native (`LogEnd`).
 
-        Returns the batch, with the offsets that it has in the log. For a duplicate, those of its first time. Given a
-        turn, it is in the file when that ends at the latest.
-        """
-        marker = None
-        if batch.producer_id >= 0:
-            if batch.is_control:
-                marker = decode_end_txn_marker(decode_records(batch.data, batch)[0])
-                self.producers.check_marker(batch, marker, origin)
-            else:
-                duplicate = self.producers.find_duplicate(batch) if origin is CLIENT else None
-                if duplicate is not None:
-                    batch.base_offset = duplicate.first_offset
-                    batch.log_append_time = duplicate.timestamp
-                    batch.is_duplicate = True
-                    return batch
-                self.producers.check(batch, origin)
-        base_offset = self.end_offset
-        stamp(batch.data, batch, base_offset, leader_epoch)
-        if leader_epoch != self.epochs.latest:
-            self.epochs.assign(leader_epoch, base_offset)
-        last_offset = batch.last_offset
-        if (
-            turn is not None
-            and self.is_waiting
-            and not self.epochs.is_dirty
-            and self._active.keep(batch.data, last_offset, batch.max_timestamp)
-        ):
-            self.end_offset = last_offset + 1
+    def _check_producer(self, batch: Batch, origin: Origin) -> EndTxnMarker | None:
+        """Refuse a batch that its producer may not write, or mark it as a duplicate. Returns its marker, if any."""
+        if batch.is_control:
+            marker = decode_end_txn_marker(decode_records(batch.data, batch)[0])
+            self.producers.check_marker(batch, marker, origin)
+            return marker
+        duplicate = self.producers.find_duplicate(batch) if origin is CLIENT else None
+        if duplicate is not None:
+            batch.base_offset = duplicate.first_offset
+            batch.log_append_time = duplicate.timestamp
+            batch.is_duplicate = True
         else:
-            try:
-                self._write(batch.data, base_offset, last_offset, batch.max_timestamp, turn)
-            except ApiError:
-                stamp(batch.data, batch, 0, leader_epoch)  # as it came: nobody who looks again may find it amiss
-                raise
+            self.producers.check(batch, origin)
+        return None
+
+    def _note_producer(self, batch: Batch, marker: EndTxnMarker | None) -> None:
+        """Remember what a producer has appended."""
         if marker is not None:
             self._add_aborted(self.producers.marker_appended(batch, marker))
-        elif batch.producer_id >= 0:
+        else:
             self.producers.appended(batch)
-        if self.end_offset - self.recovery_point >= self.flush_messages:
-            self.needs_flush = True
-        return batch
 
     def append_as_follower(self, records: Buffer) -> None:
         """Append whole batches as a leader sent them, with its offsets and epochs; a torn one at the end is ignored."""
@@ -329,14 +309,7 @@ class Log:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
         return TimestampOffset(*found) if found is not None else None
 
-    # ---- the high watermark and the start ----
-
-    def advance_high_watermark(self, offset: int) -> None:
-        """Move the high watermark forward; it never goes back."""
-        if offset > self.high_watermark:
-            self.high_watermark = offset if offset < self.end_offset else self.end_offset
-            if self.producers.has_unreplicated_txns:
-                self.producers.high_watermark_reached(self.high_watermark)
+    # ---- the start ----
 
     def advance_start(self, offset: int) -> bool:
         """Drop all records below `offset`; their segments go with the next retention check."""

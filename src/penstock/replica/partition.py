@@ -8,16 +8,14 @@ from typing import Protocol
 from penstock.background import Background
 from penstock.log.group_commit import GroupCommit
 from penstock.log.log import Log
-from penstock.log.producer_state import Origin
 from penstock.log.storage import FileSlice
-from penstock.log.turn import Turn
 from penstock.metadata.image import INTERNAL_TOPICS, PartitionState
+from penstock.replica._leading import ALL_REPLICAS as ALL_REPLICAS
+from penstock.replica._leading import Leading
 from penstock.replica.isr import committed_offset
 from penstock.waiters import OffsetWaiters
 from penstock.wire._kernel import Batch
 from penstock.wire.errors import ApiError, ErrorCode
-
-ALL_REPLICAS = -1  # acks=all
 
 
 class Watcher(Protocol):
@@ -26,7 +24,7 @@ class Watcher(Protocol):
     def wake(self) -> None: ...
 
 
-class Partition:
+class Partition(Leading):
     """A partition that this broker has a replica of.
 
     `append` and `read` are plain functions, called in arrival order by the event loop: that keeps records in order, and
@@ -53,7 +51,7 @@ class Partition:
         self._follower_offsets: dict[int, int] = {}
         self._committed = OffsetWaiters()
         self._commits = GroupCommit(log, background, self._flushed)
-        self._watchers: set[Watcher] = set()
+        self._watchers = set()
         self.is_offline = False
 
     @property
@@ -107,25 +105,16 @@ class Partition:
 
     # ---- writing ----
 
-    def append(self, batch: Batch, acks: int, origin: Origin = Origin.CLIENT, turn: Turn | None = None) -> Batch:
-        """Append a batch as leader. Returns it with the offsets that it has in the log.
+    # `append` is native (`Leading`).
 
-        Given a turn, it is written when that ends at the latest.
-        """
-        if not self.is_leader:
-            self.check_leader()
-        log = self.log
-        if acks == ALL_REPLICAS and len(self._state.isr) < log.config.min_insync_replicas:
+    def _check_in_sync(self) -> None:
+        """Refuse a batch for acks=all that too few replicas would have."""
+        if len(self._state.isr) < self.log.config.min_insync_replicas:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.name} has {len(self._state.isr)} in-sync replicas; "
-                f"min.insync.replicas={log.config.min_insync_replicas}",
+                f"min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        log.append(batch, self.leader_epoch, origin, turn)
-        if log.needs_flush:
-            self._commits.request()
-        self._advance()
-        return batch
 
     def acknowledgement(self, batch: Batch, acks: int, timeout_ms: int) -> asyncio.Future[bool] | None:
         """What an answer to the producer of an appended batch has to wait for; None if it need not wait.
@@ -146,18 +135,9 @@ class Partition:
         if self.is_leader:
             self._advance()
 
-    def _advance(self) -> None:
-        """Move the high watermark as far as the in-sync replicas allow, and tell those who wait for it."""
-        log = self.log
-        offset = log.recovery_point if log.is_synced_before_use else log.end_offset
-        if not self._is_alone:
-            offset = committed_offset(self._broker_id, offset, self._follower_offsets, self._state.isr)
-        if offset > log.high_watermark:
-            log.advance_high_watermark(offset)
-            if self._committed.waiting:
-                self._committed.reached(log.high_watermark)
-            for watcher in self._watchers:
-                watcher.wake()
+    def _in_sync_offset(self, own: int) -> int:
+        """The offset up to which all in-sync replicas have the log; the leader counts as far as `own`."""
+        return committed_offset(self._broker_id, own, self._follower_offsets, self._state.isr)
 
     # ---- reading ----
 

@@ -33,7 +33,7 @@ class Replicas:
         self._settings = settings
         self._image = Image()
         self._partitions: dict[str, dict[int, Partition]] = {}
-        self._by_key: dict[str | bytes, dict[int, Partition]] = {}  # the same, by name and by topic id
+        self.by_key: dict[str | bytes, dict[int, Partition]] = {}  # the same, by name and by topic id
         self._unreadable: set[tuple[str, int]] = set()  # on a disk that was broken already at the start
 
     def __iter__(self) -> Iterator[Partition]:
@@ -43,7 +43,7 @@ class Replicas:
 
     def get(self, topic: str | bytes, index: int) -> Partition | None:
         """A partition of the topic with this name, or with this id."""
-        partitions = self._by_key.get(topic)
+        partitions = self.by_key.get(topic)
         return partitions.get(index) if partitions is not None else None
 
     def find(self, topic: str | bytes, index: int) -> Partition:
@@ -104,7 +104,7 @@ class Replicas:
     def _update_topic(self, topic: Topic) -> None:
         config: TopicConfig | None = None
         here = self._partitions.setdefault(topic.name, {})
-        self._by_key[topic.name] = self._by_key[topic.topic_id] = here
+        self.by_key[topic.name] = self.by_key[topic.topic_id] = here
         for index, state in topic.partitions.items():
             if self._broker_id not in state.replicas or (topic.name, index) in self._unreadable:
                 continue
@@ -126,8 +126,8 @@ class Replicas:
         return Partition(topic.name, index, topic.topic_id, self._broker_id, log, self._background)
 
     def _remove_topic(self, name: str, topic: Topic) -> None:
-        self._by_key.pop(topic.topic_id, None)
-        self._by_key.pop(name, None)
+        self.by_key.pop(topic.topic_id, None)
+        self.by_key.pop(name, None)
         self._unreadable -= {(name, index) for index in topic.partitions}
         partitions = self._partitions.pop(name, {})
         for partition in partitions.values():

@@ -56,13 +56,6 @@ ZERO_UUID = bytes(16)
 cdef class Cursor:
     """A reading position in one frame. Owns a reference to the frame's buffer, so slices of it stay valid."""
 
-    cdef Py_buffer _buffer
-    cdef object _owner
-    cdef const uint8_t *_data
-    cdef Py_ssize_t _position
-    cdef Py_ssize_t _end
-    cdef Py_ssize_t _elements_left
-
     def __cinit__(self, object buffer, Py_ssize_t position=0):
         PyObject_GetBuffer(buffer, &self._buffer, PyBUF_SIMPLE)
         self._owner = buffer if type(buffer) is memoryview else PyMemoryView_FromObject(buffer)
@@ -168,13 +161,6 @@ cdef class RequestCursor(Cursor):
 
     Whether tagged fields follow depends on the API, so the caller passes it on to `Codec.read_request`.
     """
-
-    cdef readonly int api_key
-    cdef readonly int api_version
-    cdef readonly int route             # both in one number
-    cdef readonly int correlation_id
-    cdef readonly object client_id
-    cdef Py_ssize_t _body
 
     def __init__(self, object frame):
         cdef const uint8_t *p = self.take(8)
@@ -617,15 +603,9 @@ cdef class Codec:
 cdef class OneProduce:
     """A produce request for a single partition: what most requests of most producers are."""
 
-    cdef readonly object transactional_id
-    cdef readonly int acks
-    cdef readonly int timeout_ms
-    cdef readonly object topic              # a name, or an id from version 13 on
-    cdef readonly int index
-    cdef readonly object records
 
-
-def read_one_produce(RequestCursor c not None, int version):
+@cython.nonecheck(True)
+cpdef OneProduce read_one_produce(RequestCursor c, int version):
     """The body of a produce request, if it is for one partition; else None, and the cursor is where it was."""
     cdef Py_ssize_t start = c._position
     cdef bint flexible = version >= 9
@@ -653,8 +633,9 @@ def read_one_produce(RequestCursor c not None, int version):
 cdef Writer _produced = Writer()  # used again for each response of the short way: nothing interrupts it
 
 
-def encode_one_produced(RequestCursor cursor not None, OneProduce request not None, int64_t base_offset,
-                        int64_t log_append_time, int64_t log_start_offset):
+@cython.nonecheck(True)
+cpdef bytes encode_one_produced(RequestCursor cursor, OneProduce request, int64_t base_offset, int64_t log_append_time,
+                                int64_t log_start_offset):
     """The whole response frame to a produce request for one partition that was appended."""
     cdef int version = cursor.api_version
     cdef bint flexible = version >= 9

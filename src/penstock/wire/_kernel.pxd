@@ -1,7 +1,37 @@
 # What native modules share of the record kernel. The reader of single records is here as a whole, so that each loop over
 # records has it in its own code, without a call.
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef class Batch:
+    cdef readonly Py_ssize_t position
+    cdef public int64_t base_offset
+    cdef readonly Py_ssize_t size           # the whole batch in bytes, header included
+    cdef readonly int leader_epoch
+    cdef readonly int magic
+    cdef readonly uint32_t crc
+    cdef readonly int attributes
+    cdef readonly int last_offset_delta
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t producer_id
+    cdef readonly int producer_epoch
+    cdef readonly int base_sequence
+    cdef readonly int count
+    # Set for a batch that was checked and may be appended: the writable bytes it lies in, the broker's time if it is
+    # dated by that, and, when it turns out to be in the log already, that it is a duplicate.
+    cdef public object data
+    cdef public int64_t log_append_time
+    cdef public bint is_duplicate
+
+cdef class PlainBatches:
+    cdef Py_ssize_t _bytes_max
+    cdef int64_t _before_max_ms, _after_max_ms
+    cdef bint _require_keys
+
+    cpdef Batch check(self, object records, int64_t now_ms)
+
+cpdef int stamp(object buffer, Batch batch, int64_t base_offset, int32_t leader_epoch) except -1
 
 cdef enum Fault:
     FINE = 0

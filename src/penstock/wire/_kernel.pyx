@@ -63,26 +63,6 @@ NO_PRODUCER_ID = -1
 cdef class Batch:
     """The header of one record batch, read from a buffer. A snapshot: it does not follow later changes."""
 
-    cdef readonly Py_ssize_t position
-    cdef public int64_t base_offset
-    cdef readonly Py_ssize_t size           # the whole batch in bytes, header included
-    cdef readonly int leader_epoch
-    cdef readonly int magic
-    cdef readonly uint32_t crc
-    cdef readonly int attributes
-    cdef readonly int last_offset_delta
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
-    cdef readonly int64_t producer_id
-    cdef readonly int producer_epoch
-    cdef readonly int base_sequence
-    cdef readonly int count
-    # Set for a batch that was checked and may be appended: the writable bytes it lies in, the broker's time if it is
-    # dated by that, and, when it turns out to be in the log already, that it is a duplicate.
-    cdef public object data
-    cdef public int64_t log_append_time
-    cdef public bint is_duplicate
-
     @property
     def last_offset(self):
         return self.base_offset + self.last_offset_delta
@@ -195,7 +175,8 @@ def verify(object buffer, Py_ssize_t position=0):
     return batch
 
 
-def stamp(object buffer, Batch batch not None, int64_t base_offset, int32_t leader_epoch):
+@cython.nonecheck(True)
+cpdef int stamp(object buffer, Batch batch, int64_t base_offset, int32_t leader_epoch) except -1:
     """Write what the leader assigns into a batch: neither field is covered by the CRC."""
     cdef Py_buffer view
     cdef uint8_t *p
@@ -210,6 +191,7 @@ def stamp(object buffer, Batch batch not None, int64_t base_offset, int32_t lead
         store32(p + 12, <uint32_t>leader_epoch)
     finally:
         PyBuffer_Release(&view)
+    return 0
 
 
 def stamp_timestamp(object buffer, Batch batch not None, bint log_append_time, int64_t max_timestamp):
@@ -359,17 +341,13 @@ def check_records(object payload, int32_t count, int64_t base_timestamp, bint ch
 cdef class PlainBatches:
     """The quick check of uncompressed batches from clients, for one topic's settings."""
 
-    cdef Py_ssize_t _bytes_max
-    cdef int64_t _before_max_ms, _after_max_ms
-    cdef bint _require_keys
-
     def __init__(self, Py_ssize_t bytes_max, int64_t before_max_ms, int64_t after_max_ms, bint require_keys):
         self._bytes_max = bytes_max
         self._before_max_ms = before_max_ms
         self._after_max_ms = after_max_ms
         self._require_keys = require_keys
 
-    def check(self, object records, int64_t now_ms):
+    cpdef Batch check(self, object records, int64_t now_ms):
         """The batch that `records` consist of, if a client may write it just as it is; None if there is any doubt.
 
         One pass for what nearly all uncompressed batches are. Whoever gets None must find out the reason the long way.

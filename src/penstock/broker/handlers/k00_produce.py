@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.broker._producing import append_one
 from penstock.broker.admission import Rules, admit
 from penstock.coordination.appends import settled
-from penstock.log.producer_state import CLIENT
 from penstock.log.validation import RecordsRejected, check_client_batch
-from penstock.replica.partition import ALL_REPLICAS, Partition
+from penstock.replica.partition import Partition
 from penstock.txn.transaction import Identity, TopicPartition
-from penstock.wire._codec import RequestCursor, encode_one_produced, read_one_produce
+from penstock.wire._codec import RequestCursor, encode_one_produced
 from penstock.wire._kernel import Batch
 from penstock.wire.compression import Codec
 from penstock.wire.errors import ApiError, ErrorCode
@@ -57,24 +57,14 @@ def handle_frame(broker: Broker, cursor: RequestCursor, connection: Connection) 
     Returns the encoded response, or a future of a ProduceResponse; None if the request must go the long way, which then
     also finds the right words for what is wrong.
     """
-    request = read_one_produce(cursor, cursor.api_version)
-    if request is None or request.acks == 0:
+    appended = append_one(cursor, broker.replicas.by_key, broker.clock.time_ms(), broker.turn)
+    if appended is None:
         return cursor.rewind()
-    partition = broker.replicas.get(request.topic, request.index)
-    if partition is None or partition.is_internal:
-        return cursor.rewind()
-    acks = request.acks
+    if isinstance(appended, bytes):
+        return appended
+    request, partition, batch = appended
     log = partition.log
-    batch = log.rules.plain.check(request.records, broker.clock.time_ms())
-    if batch is None or batch.attributes or (acks != 1 and acks != ALL_REPLICAS):
-        return cursor.rewind()
-    try:
-        partition.append(batch, acks, CLIENT, broker.turn)
-    except ApiError:
-        return cursor.rewind()
-    future = None
-    if acks != 1 or log.is_synced_by_count:
-        future = partition.acknowledgement(batch, acks, request.timeout_ms)
+    future = partition.acknowledgement(batch, request.acks, request.timeout_ms)
     if future is None:
         return encode_one_produced(cursor, request, batch.base_offset, batch.log_append_time, log.start_offset)
     result = PartitionProduceResponse(
