@@ -83,21 +83,21 @@ class Writer:
 
     def _write(self, connection: Connection) -> None:
         """Write until told to stop or the connection breaks."""
-        again = list(self._unacknowledged)
-        self._unacknowledged.clear()
-        if self.is_idempotent:
-            for sent in again:
-                self._send(connection, sent)
+        if not self.is_idempotent:
+            self._unacknowledged.clear()
+        for sent in list(self._unacknowledged):
+            self._send(connection, sent)
         while not self._is_stopping.is_set():
             while len(self._unacknowledged) < _UNDER_WAY_MAX:
-                self._send(connection, Sent(self.attempted, self.batch_records))
+                sent = Sent(self.attempted, self.batch_records)
+                self._unacknowledged.append(sent)
+                self.attempted += sent.count
+                self._send(connection, sent)
             self._receive(connection)
         while self._unacknowledged:
             self._receive(connection)
 
     def _send(self, connection: Connection, sent: Sent) -> None:
-        self._unacknowledged.append(sent)
-        self.attempted = max(self.attempted, sent.first + sent.count)
         now = int(time.time() * 1000)
         records = encode_batch(
             [Record(n, now, None, self.value(sent.first + n)) for n in range(sent.count)],

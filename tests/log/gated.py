@@ -10,9 +10,10 @@ from tests.log.samples import opened_as
 
 
 class GatedStorage(Storage):
-    """Syncs of log files wait until the test lets them pass."""
+    """Syncs of log files wait until the test lets them pass; while the gate is open, they do not."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_open: bool = False) -> None:
+        self.is_open = is_open
         self.sync_count = 0
         self.error: OSError | None = None
         self._began = threading.Semaphore(0)
@@ -32,7 +33,8 @@ class GatedStorage(Storage):
     def _pass_gate(self) -> None:
         self.sync_count += 1
         self._began.release()
-        self._may_end.acquire()
+        if not self.is_open:
+            self._may_end.acquire()
         if self.error is not None:
             raise self.error
 

@@ -22,6 +22,7 @@ from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest,
 from penstock.wire.record import Record
 from tests.group.brokers import Host
 from tests.group.test_coordinator import commit
+from tests.log.gated import GatedStorage
 from tests.txn.producers import Producer, committed, coordinator, host, is_stable, loaded, read, until
 
 NONE = ErrorCode.NONE
@@ -193,18 +194,25 @@ def test_with_syncs_before_use_all_steps_wait_for_the_disk(tmp_path: Path, commi
 
 def test_a_change_that_is_not_on_disk_yet_lets_nobody_else_in(tmp_path: Path) -> None:
     async def test() -> None:
-        async with host(tmp_path, log_flush_interval_messages="1") as running:
+        storage = GatedStorage(is_open=True)
+        async with host(tmp_path, storage=storage, log_flush_interval_messages="1") as running:
             await running.make_topics(a=2)
             producer = Producer(running)
             assert await producer.claim() == NONE
             who = found(running).identity
-            future = coordinator(running).add_partitions("id", who, frozenset({TopicPartition("a", 0)}), 2)
-            assert future is not None
-            assert found(running).state is State.EMPTY
-            assert await producer.end(commit=True) == ErrorCode.CONCURRENT_TRANSACTIONS
-            with pytest.raises(ApiError) as caught:
-                coordinator(running).add_partitions("id", who, frozenset({TopicPartition("a", 1)}), 2)
-            assert caught.value.code == ErrorCode.CONCURRENT_TRANSACTIONS
+            storage.is_open = False
+            try:
+                future = coordinator(running).add_partitions("id", who, frozenset({TopicPartition("a", 0)}), 2)
+                assert future is not None
+                assert found(running).state is State.EMPTY
+                assert await producer.end(commit=True) == ErrorCode.CONCURRENT_TRANSACTIONS
+                with pytest.raises(ApiError) as caught:
+                    coordinator(running).add_partitions("id", who, frozenset({TopicPartition("a", 1)}), 2)
+                assert caught.value.code == ErrorCode.CONCURRENT_TRANSACTIONS
+                assert not future.done()
+            finally:
+                storage.is_open = True
+                storage.let_sync_end(100)  # more than can be waiting
             assert await future
             assert found(running).state is State.ONGOING
 
