@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import compileall
-import json
 import math
 import os
 import platform
@@ -17,19 +16,19 @@ from datetime import date
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from bench import compaction, groups, scenarios, spark, streams
 from bench.scenarios import Numbers
+from bench.steadiness import steadied
 from tests.support import official_connector, systems
 from tests.support.maven import KAFKA_VERSION, ROOT
 from tests.support.systems import System
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-MEASURED = ROOT / ".cache" / "bench.json"  # the numbers of every scenario's last run, from which the report is made
 LOG_SIZE = "log-size"
-SPARK_RECORDS = "spark-records"
-STREAMS_RECORDS = "streams-records"
+LOG_SIZE_NOTE = "Cost per produce in a log of"
+SPARK_RECORDS = 10_000_000  # as the report says; other numbers are for a quick look
+STREAMS_RECORDS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -296,7 +295,7 @@ def _measure(run: Callable[[str], Numbers], rounds: int) -> dict[str, list[Numbe
         order = ["penstock", "kafka"] if number % 2 == 0 else ["kafka", "penstock"]
         for name in order:
             os.sync()  # the disk must not still be busy with what another has written
-            numbers = run(name)
+            numbers = steadied(partial(run, name))
             results[name].append(numbers)
             shown = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
             print(f"  round {number + 1} {name:8} {shown}", flush=True)
@@ -328,9 +327,18 @@ def _rows(scenario: Scenario, results: dict[str, list[Numbers]]) -> list[str]:
             f"{ratio:.2f}x" if ratios else "",
             goal.text,
             goal.verdict(value),
+            _today(),
         ]
-        rows.append("| " + " | ".join(cells) + " |")
+        rows.append(_row(cells))
     return rows
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _today() -> str:
+    return date.today().isoformat()
 
 
 def _measure_streams(stage: streams.Stage, scenario: str, rounds: int) -> dict[str, list[float]]:
@@ -344,84 +352,98 @@ def _measure_streams(stage: streams.Stage, scenario: str, rounds: int) -> dict[s
     return results
 
 
-def _streams_table(measured: dict[str, Any]) -> list[str]:
-    lines = [
-        "| scenario | beside | Penstock, records/s | theirs | ratio | goal | met |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for scenario, (title, _) in STREAMS.items():
-        results = measured.get(scenario)
-        if results is None:
-            continue
-        ours = statistics.median(results["penstock"])
-        for name, (label, goal) in OTHER_STREAMS.items():
-            ratio = statistics.median(a / b for a, b in zip(results["penstock"], results[name], strict=True))
-            theirs = statistics.median(results[name])
-            met = "yes" if ratio >= goal else "no"
-            lines.append(f"| {title} | {label} | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f}x | >= {goal:g}x | {met} |")
-    return lines
+def _streams_rows(title: str, results: dict[str, list[float]]) -> list[str]:
+    rows = []
+    ours = statistics.median(results["penstock"])
+    for name, (label, goal) in OTHER_STREAMS.items():
+        ratio = statistics.median(a / b for a, b in zip(results["penstock"], results[name], strict=True))
+        theirs = statistics.median(results[name])
+        met = "yes" if ratio >= goal else "no"
+        numbers = [f"{ours:,.0f}", f"{theirs:,.0f}", f"{ratio:.2f}x", f">= {goal:g}x", met]
+        rows.append(_row([title, label, *numbers, _today()]))
+    return rows
 
 
 def _log_size_note(numbers: Numbers) -> str:
     return (
-        f"Cost per produce in a log of {numbers['log_gib']:.1f} GiB, beside a new log of the same broker, in turns: "
+        f"{LOG_SIZE_NOTE} {numbers['log_gib']:.1f} GiB, beside a new log of the same broker, in turns: "
         f"throughput {numbers['throughput_ratio']:.2f}x, broker CPU {numbers['cpu_ratio']:.2f}x (goal: about 1)."
     )
 
 
-def _table(measured: dict[str, Any], other: str, *, is_of_connectors: bool) -> list[str]:
-    lines = [f"| scenario | number | Penstock | {other} | ratio | goal | met |", "|---|---|---|---|---|---|---|"]
-    for scenario in SCENARIOS:
-        if scenario.name in measured and scenario.is_of_connectors == is_of_connectors:
-            lines += _rows(scenario, measured[scenario.name])
-    return lines
+class Report:
+    """RESULTS.md: the rows of what is measured now, and as they are those of everything else that it had."""
 
+    def __init__(self, file: Path, *, is_kept: bool) -> None:
+        """One that is not kept is only for a quick look."""
+        self._file = file
+        self._is_kept = is_kept
+        self._rows: dict[str, list[str]] = {}  # by the title of their scenario
+        self._log_size_note = ""
+        for line in file.read_text().splitlines():
+            if line.startswith(LOG_SIZE_NOTE):
+                self._log_size_note = line
+            elif line.startswith("| "):
+                self._rows.setdefault(line.split(" | ")[0].removeprefix("| "), []).append(line)
 
-def _report(measured: dict[str, Any]) -> str:
-    lines = [
-        "# Penstock beside Apache Kafka",
-        "",
-        f"{date.today().isoformat()}, Apache Kafka {KAFKA_VERSION} (KRaft, one node, defaults), {platform.machine()}, "
-        f"Python {platform.python_version()}. Medians of one to seven rounds, the systems "
-        "alternating in each scenario; scenarios may come from different runs; the ratio is the median of the "
-        "rounds' ratios. Made by `make bench`.",
-        "",
-        *_table(measured, "Kafka", is_of_connectors=False),
-    ]
-    if LOG_SIZE in measured:
-        lines += ["", _log_size_note(measured[LOG_SIZE])]
-    if any(scenario.is_of_connectors and scenario.name in measured for scenario in SCENARIOS):
-        lines += [
+    def has(self, title: str, rows: list[str]) -> None:
+        """Take the rows of a scenario in the place of those that were there."""
+        self._rows[title] = rows
+        self._keep()
+
+    def has_log_size(self, numbers: Numbers) -> None:
+        self._log_size_note = _log_size_note(numbers)
+        self._keep()
+
+    def _keep(self) -> None:
+        if self._is_kept:
+            self._file.write_text(str(self))
+
+    def __str__(self) -> str:
+        lines = [
+            "# Penstock beside Apache Kafka",
+            "",
+            f"Apache Kafka {KAFKA_VERSION} (KRaft, one node, defaults), {platform.machine()}, Python "
+            f"{platform.python_version()}, two cores. Medians of one to seven rounds, the systems alternating in each "
+            "scenario; the ratio is the median of the rounds' ratios. A run in which the machine's host kept more than "
+            "a tenth of the processor time is made again, for up to a minute; then the one with the least loss counts. "
+            "Made by `make bench`.",
+            "",
+            *self._table("Kafka", is_of_connectors=False),
+            "",
+            self._log_size_note,
             "",
             "# Penstock's Spark connector beside Spark's own",
             "",
             f"Spark's own is spark-sql-kafka-0-10 on Spark {official_connector.SPARK_VERSION}, the newest there is of "
             f"it; ours runs on Spark {version('pyspark')}. Both read the same topics of the same Penstock broker: "
-            f"{measured[SPARK_RECORDS]:,} records of 100 bytes in {spark.PARTITIONS} partitions, "
+            f"{SPARK_RECORDS:,} records of 100 bytes in {spark.PARTITIONS} partitions, "
             "with a session on two cores that has run the query eight times before, and once more before each round: "
             "ours is `penstock.spark.session()`, the other has Spark's own defaults.",
             "",
-            *_table(measured, "Spark's own", is_of_connectors=True),
-        ]
-    if any(name in measured for name in STREAMS):
-        lines += [
+            *self._table("Spark's own", is_of_connectors=True),
             "",
             "# Penstock's streams beside others",
             "",
-            f"All read the same topics of the same Penstock broker: {measured[STREAMS_RECORDS]:,} records of 100 bytes "
+            f"All read the same topics of the same Penstock broker: {STREAMS_RECORDS:,} records of 100 bytes "
             f"in {streams.PARTITIONS} partitions, on two cores. Ours writes exactly once, in micro-batches of a "
             "million records. What counts is what is committed from the first commit to the last, for at most 40 "
             "seconds.",
             "",
-            *_streams_table(measured),
+            "| scenario | beside | Penstock, records/s | theirs | ratio | goal | met | on |",
+            "|---|---|---|---|---|---|---|---|",
+            *(row for title, _ in STREAMS.values() for row in self._rows.get(title, ())),
+            "",
         ]
-    return "\n".join([*lines, ""])
+        return "\n".join(lines)
 
-
-def _note(measured: dict[str, Any], name: str, numbers: Any) -> None:
-    measured[name] = numbers
-    MEASURED.parent.mkdir(exist_ok=True)
-    MEASURED.write_text(json.dumps(measured))
+    def _table(self, other: str, *, is_of_connectors: bool) -> list[str]:
+        titles = [scenario.title for scenario in SCENARIOS if scenario.is_of_connectors == is_of_connectors]
+        return [
+            f"| scenario | number | Penstock | {other} | ratio | goal | met | on |",
+            "|---|---|---|---|---|---|---|---|",
+            *(row for title in titles for row in self._rows.get(title, ())),
+        ]
 
 
 def main() -> None:
@@ -433,21 +455,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each scenario")
     parser.add_argument("--log-gib", type=float, default=10.0, help="how large the log grows for log-size")
     parser.add_argument(
-        "--spark-records", type=int, default=10_000_000, help="how many records the spark scenarios read"
+        "--spark-records", type=int, default=SPARK_RECORDS, help="how many records the spark scenarios read"
     )
     parser.add_argument(
-        "--streams-records", type=int, default=5_000_000, help="how many records the streams scenarios read"
+        "--streams-records", type=int, default=STREAMS_RECORDS, help="how many records the streams scenarios read"
     )
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):
         parser.error(f"there is no scenario {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     wanted = [scenario for scenario in SCENARIOS if not options.names or scenario.name in options.names]
-    measured: dict[str, Any] = json.loads(MEASURED.read_text()) if options.names and MEASURED.exists() else {}
-    wants_connectors = any(scenario.is_of_connectors for scenario in wanted)
-    if wants_connectors and measured.get(SPARK_RECORDS) != options.spark_records:
-        for scenario in SCENARIOS:  # numbers of another size do not belong in the same table
-            if scenario.is_of_connectors:
-                measured.pop(scenario.name, None)
+    has_usual_size = (options.spark_records, options.streams_records) == (SPARK_RECORDS, STREAMS_RECORDS)
+    report = Report(RESULTS, is_kept=has_usual_size)
     compileall.compile_dir(ROOT / "src", quiet=1)  # as an installed package is, whatever Python is told to do here
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -466,9 +484,8 @@ def main() -> None:
             for scenario in wanted:
                 print(scenario.title, flush=True)
                 rounds = min(options.rounds, scenario.rounds) if scenario.rounds < 5 else options.rounds
-                _note(measured, scenario.name, _measure(_runner(scenario, running, stage), rounds))
-                if scenario.is_of_connectors:
-                    _note(measured, SPARK_RECORDS, options.spark_records)
+                results = _measure(_runner(scenario, running, stage), rounds)
+                report.has(scenario.title, _rows(scenario, results))
         finally:
             stage.close()
             for system in running:
@@ -480,16 +497,13 @@ def main() -> None:
                 if not options.names or name in options.names:
                     print(title, flush=True)
                     rounds = min(options.rounds, STREAMS_ROUNDS)
-                    _note(measured, name, _measure_streams(streams_stage, task, rounds))
-                    _note(measured, STREAMS_RECORDS, options.streams_records)
+                    report.has(title, _streams_rows(title, _measure_streams(streams_stage, task, rounds)))
         finally:
             streams_stage.close()
     if not options.names or LOG_SIZE in options.names:
         print("Cost per produce as the log grows", flush=True)
-        _note(measured, LOG_SIZE, scenarios.log_size(systems.penstock, options.log_gib))
-    report = _report(measured)
+        report.has_log_size(scenarios.log_size(systems.penstock, options.log_gib))
     print(f"\n{report}\n({time.monotonic() - started:.0f} s)")
-    RESULTS.write_text(report)
 
 
 if __name__ == "__main__":
