@@ -36,13 +36,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=5))
 
 
-@pytest.fixture(scope="session", params=["penstock", "kafka"])
-def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A running broker: Penstock in ring 2, real Kafka in ring 3."""
-    data = tmp_path_factory.mktemp(request.param) / "data"
-    running = systems.named(request.param, data).start()
+@pytest.fixture(scope="session")
+def running_systems() -> Iterator[dict[str, System]]:
+    """What has been started for tests, by name; it runs until the last of them."""
+    running: dict[str, System] = {}
     yield running
-    running.kill()
+    for system in running.values():
+        system.kill()
+
+
+@pytest.fixture(scope="session", params=["penstock", "kafka"])
+def system(
+    request: pytest.FixtureRequest, running_systems: dict[str, System], tmp_path_factory: pytest.TempPathFactory
+) -> System:
+    """A running broker: Penstock in ring 2, real Kafka in ring 3."""
+    name = request.param
+    if name not in running_systems:
+        running_systems[name] = systems.named(name, tmp_path_factory.mktemp(name) / "data").start()
+    return running_systems[name]
 
 
 @pytest.fixture(scope="session")

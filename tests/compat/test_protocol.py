@@ -613,6 +613,17 @@ def test_metadata_of_all_none_and_missing_topics(client: Client, topic: str) -> 
     assert answer.name == topic
 
 
+def test_a_topic_is_unknown_in_the_answer_that_creates_it_and_known_soon(client: Client, topic: str) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    (answer,) = client.call(request).topics
+    assert (answer.error_code, answer.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+    deadline = time.monotonic() + 10
+    while answer.error_code:
+        assert time.monotonic() < deadline
+        (answer,) = client.call(request).topics
+    assert len(answer.partitions) == 1
+
+
 def test_a_bad_name_is_not_created(client: Client) -> None:
     (answer,) = client.call(MetadataRequest(topics=[MetadataRequestTopic(name="a b")])).topics
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

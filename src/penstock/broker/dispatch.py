@@ -177,7 +177,10 @@ class Dispatcher:
             future = asyncio.get_running_loop().create_task(result)
             self._tasks.add(future)
             future.add_done_callback(self._tasks.discard)
-        future.add_done_callback(partial(self._done, connection, route, correlation_id, slot))
+        if future.done():  # without another turn of the loop, and before those whom the same request has answered, too
+            self._done(connection, route, correlation_id, slot, future)
+        else:
+            future.add_done_callback(partial(self._done, connection, route, correlation_id, slot))
 
     def _done(
         self, connection: Connection, route: Route, correlation_id: int, slot: Slot, future: asyncio.Future[Any]

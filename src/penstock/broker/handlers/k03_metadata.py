@@ -1,7 +1,7 @@
 """Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
 
-A topic that does not exist is created, if both the client and auto.create.topics.enable allow it, and is then in the
-answer: clients need not ask twice.
+A topic that does not exist is created, if both the client and auto.create.topics.enable allow it. As in Kafka, it is
+unknown in this answer, so that who looks whether a topic is gone is told; clients that want it ask again.
 """
 
 from __future__ import annotations
@@ -30,45 +30,34 @@ _AUTO_CREATION_SWITCH_VERSION = 4
 
 
 def handle(broker: Broker, request: MetadataRequest, call: Call) -> Any:
-    missing = _topics_to_create(broker, request, call)
-    if missing:
-        return _create_then_answer(broker, request, call, missing)
-    return _answer(broker, request, call, {})
+    response = _answer(broker, request, call)
+    missing = [topic for topic in response.topics if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    return _create(broker, missing, response) if missing and _may_create(broker, request, call) else response
 
 
-def _topics_to_create(broker: Broker, request: MetadataRequest, call: Call) -> list[str]:
-    may_create = call.version < _AUTO_CREATION_SWITCH_VERSION or request.allow_auto_topic_creation
-    if not may_create or not broker.config.auto_create_topics_enable or not request.topics:
-        return []
-    topics = broker.image.topics
-    return [
-        wanted.name
-        for wanted in request.topics
-        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in topics
-    ]
+def _may_create(broker: Broker, request: MetadataRequest, call: Call) -> bool:
+    is_allowed = call.version < _AUTO_CREATION_SWITCH_VERSION or request.allow_auto_topic_creation
+    return is_allowed and broker.config.auto_create_topics_enable
 
 
-async def _create_then_answer(
-    broker: Broker, request: MetadataRequest, call: Call, missing: list[str]
-) -> MetadataResponse:
-    results = await broker.controller.create_topics([NewTopic(name) for name in dict.fromkeys(missing)])
-    errors = {
-        name: result
-        for name, result in results.items()
-        if isinstance(result, ApiError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS
-    }
-    return _answer(broker, request, call, errors)
+async def _create(broker: Broker, missing: list[MetadataResponseTopic], response: MetadataResponse) -> MetadataResponse:
+    """Create topics before their absence is told, so that they are there when the client asks again."""
+    names = dict.fromkeys(topic.name for topic in missing if topic.name is not None)
+    results = await broker.controller.create_topics([NewTopic(name) for name in names])
+    for topic in missing:
+        result = results[topic.name or ""]
+        if isinstance(result, ApiError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            topic.error_code = result.code
+    return response
 
 
-def _answer(broker: Broker, request: MetadataRequest, call: Call, errors: dict[str, ApiError]) -> MetadataResponse:
+def _answer(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
     image = broker.image
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
     if wants_all:
         topics = [_describe(broker, topic) for topic in image.topics.values()]
     else:
-        topics = [
-            _describe_wanted(broker, image, wanted.name, wanted.topic_id, errors) for wanted in request.topics or ()
-        ]
+        topics = [_describe_wanted(broker, image, wanted.name, wanted.topic_id) for wanted in request.topics or ()]
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
@@ -84,9 +73,7 @@ def _answer(broker: Broker, request: MetadataRequest, call: Call, errors: dict[s
     )
 
 
-def _describe_wanted(
-    broker: Broker, image: Image, name: str | None, topic_id: bytes, errors: dict[str, ApiError]
-) -> MetadataResponseTopic:
+def _describe_wanted(broker: Broker, image: Image, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
     if name is None or topic_id != ZERO_UUID:  # Java's consumer sends an empty name with an id
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
@@ -96,8 +83,6 @@ def _describe_wanted(
     if topic is not None:
         return _describe(broker, topic)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if name in errors:
-        code = errors[name].code
     try:
         check_name(name)
     except ApiError as error:
