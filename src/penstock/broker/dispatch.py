@@ -57,7 +57,10 @@ HANDLERS: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_LOG_DIRS: "k35_describe_log_dirs",
     ApiKey.CREATE_PARTITIONS: "k37_create_partitions",
     ApiKey.DELETE_GROUPS: "k42_delete_groups",
+    ApiKey.ELECT_LEADERS: "k43_elect_leaders",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "k44_incremental_alter_configs",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "k45_alter_partition_reassignments",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "k46_list_partition_reassignments",
     ApiKey.OFFSET_DELETE: "k47_offset_delete",
     ApiKey.DESCRIBE_CLUSTER: "k60_describe_cluster",
     ApiKey.DESCRIBE_PRODUCERS: "k61_describe_producers",
@@ -65,6 +68,7 @@ HANDLERS: dict[ApiKey, str] = {
     ApiKey.LIST_TRANSACTIONS: "k66_list_transactions",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "k68_consumer_group_heartbeat",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "k69_consumer_group_describe",
+    ApiKey.LIST_CONFIG_RESOURCES: "k74_list_config_resources",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "k75_describe_topic_partitions",
 }
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from penstock.config.broker import BrokerSettings
 from penstock.config.topic import TopicConfig
-from penstock.controller import election, topics
+from penstock.controller import election, reassignment, topics
 from penstock.controller.configs import Change, change_configs, replace_all
+from penstock.controller.election import Election
 from penstock.controller.topics import NewTopic
 from penstock.metadata.image import Topic
 from penstock.metadata.log import MetadataLog
@@ -146,6 +147,15 @@ class Controller:
         topic, records = topics.delete_topic(self._ahead, name, topic_id)
         await self._append(records)
         return topic
+
+    # ---- partitions ----
+
+    async def elect_leader(self, name: str, index: int, kind: Election) -> None:
+        await self._append(election.elect(self._ahead, name, index, kind))
+
+    async def reassign(self, name: str, index: int, replicas: Sequence[int] | None, *, may_change_count: bool) -> None:
+        records = reassignment.reassign(self._ahead, name, index, replicas, may_change_count=may_change_count)
+        await self._append(records)
 
     # ---- settings ----
 

@@ -108,7 +108,7 @@ def add_partitions(
     if assignments is not None:
         factor = len(topic.partitions[0].replicas)
         for ids in assignments:
-            _check_assignment(image, ids)
+            check_assignment(image, ids)
             if len(ids) != factor:
                 raise ApiError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -178,7 +178,7 @@ def _assigned(image: Image, wish: NewTopic) -> list[list[int]]:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        _check_assignment(image, ids)
+        check_assignment(image, ids)
         by_partition[index] = list(ids)
     _check_partition_count(len(by_partition))
     if sorted(by_partition) != list(range(len(by_partition))):
@@ -193,7 +193,8 @@ def _assigned(image: Image, wish: NewTopic) -> list[list[int]]:
     return [by_partition[index] for index in range(len(by_partition))]
 
 
-def _check_assignment(image: Image, ids: Sequence[int]) -> None:
+def check_assignment(image: Image, ids: Sequence[int]) -> None:
+    """Refuse replicas that cannot be a partition's."""
     if not ids:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."

@@ -45,7 +45,10 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -53,6 +56,7 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -137,7 +141,10 @@ APIS: dict[int, Api] = {
         _api(ApiKey.DESCRIBE_LOG_DIRS, "0-5", flexible=2),
         _api(ApiKey.CREATE_PARTITIONS, "0-3", flexible=2),
         _api(ApiKey.DELETE_GROUPS, "0-2", flexible=2),
+        _api(ApiKey.ELECT_LEADERS, "0-2", flexible=2),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", flexible=1),
+        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1", flexible=0),
+        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0", flexible=0),
         _api(ApiKey.OFFSET_DELETE, "0", flexible=1),
         _api(ApiKey.DESCRIBE_CLUSTER, "0-2", flexible=0),
         _api(ApiKey.DESCRIBE_PRODUCERS, "0", flexible=0),
@@ -145,6 +152,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.LIST_TRANSACTIONS, "0-2", flexible=0),
         _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "0-1", flexible=0),
         _api(ApiKey.CONSUMER_GROUP_DESCRIBE, "0-1", flexible=0),
+        _api(ApiKey.LIST_CONFIG_RESOURCES, "0-1", flexible=0),
         _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0", flexible=0),
     )
 }
