@@ -5,7 +5,7 @@ from penstock.config.broker import BrokerSettings, Source, broker_keys
 from penstock.config.definition import keys
 from penstock.config.topic import TopicConfig
 
-DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT = Source
+DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT, _ = Source
 
 
 def topic_entry(settings: BrokerSettings, name: str, overrides: dict[str, str | None] | None = None) -> Entry:

@@ -229,7 +229,7 @@ def test_the_chain_of_values_begins_with_the_strongest() -> None:
 
 
 def test_sources_have_the_codes_of_the_protocol() -> None:
-    assert [int(source) for source in Source] == [1, 2, 3, 4, 5]
+    assert [int(source) for source in Source] == [1, 2, 3, 4, 5, 8]
 
 
 # ---- changes while the broker runs ----

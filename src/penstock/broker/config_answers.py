@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from penstock.config.broker import BrokerSettings, Source, broker_keys
 from penstock.config.definition import Key, keys, to_text
+from penstock.config.group import GroupConfig
 from penstock.config.topic import TopicConfig
 
 
@@ -29,20 +30,31 @@ class Entry(NamedTuple):
 def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str | None]) -> Iterator[Entry]:
     """All settings of a topic, for which `overrides` were set."""
     for key in keys(TopicConfig).values():
-        synonyms = []
-        if key.name in overrides:
-            synonyms.append(Synonym(key.name, overrides[key.name], Source.DYNAMIC_TOPIC))
-        for broker_name in key.synonyms:
-            synonyms += [
-                Synonym(broker_name, value, source)
-                for value, source in settings.value_and_source(broker_name)
-                if value is not None
-            ]
+        synonyms = _synonyms(key, settings, overrides, Source.DYNAMIC_TOPIC)
         value = to_text(getattr(settings.topic_defaults, key.attribute))
         source = synonyms[0].source if synonyms else Source.DEFAULT
         if key.name in overrides:
             value = overrides[key.name]
         yield Entry(key, value, source, False, synonyms)
+
+
+def group_entries(settings: BrokerSettings, overrides: Mapping[str, str | None]) -> Iterator[Entry]:
+    """All settings of a group, for which `overrides` were set."""
+    for key in keys(GroupConfig).values():
+        synonyms = _synonyms(key, settings, overrides, Source.DYNAMIC_GROUP)
+        yield Entry(key, synonyms[0].value, synonyms[0].source, False, synonyms)
+
+
+def _synonyms(key: Key, settings: BrokerSettings, overrides: Mapping[str, str | None], own: Source) -> list[Synonym]:
+    """Where a value is looked for: in the resource's own settings, then in the broker's."""
+    synonyms = [Synonym(key.name, overrides[key.name], own)] if key.name in overrides else []
+    for broker_name in key.synonyms:
+        synonyms += [
+            Synonym(broker_name, value, source)
+            for value, source in settings.value_and_source(broker_name)
+            if value is not None
+        ]
+    return synonyms
 
 
 def broker_entries(settings: BrokerSettings) -> Iterator[Entry]:

@@ -447,6 +447,34 @@ class BrokerConfig:
         check=at_least(1),
         doc="How often members of consumer groups are asked to send heartbeats.",
     )
+    group_consumer_min_session_timeout_ms: int = setting(
+        "group.consumer.min.session.timeout.ms",
+        INT,
+        default=45_000,
+        check=at_least(1),
+        doc="The shortest session timeout that can be set for a single consumer group.",
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        "group.consumer.max.session.timeout.ms",
+        INT,
+        default=60_000,
+        check=at_least(1),
+        doc="The longest session timeout that can be set for a single consumer group.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        INT,
+        default=5_000,
+        check=at_least(1),
+        doc="The shortest heartbeat interval that can be set for a single consumer group.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        INT,
+        default=15_000,
+        check=at_least(1),
+        doc="The longest heartbeat interval that can be set for a single consumer group.",
+    )
     group_consumer_max_size: int = setting(
         "group.consumer.max.size",
         INT,
@@ -604,13 +632,14 @@ class BrokerConfig:
 
 
 class Source(IntEnum):
-    """Where a value comes from, with the code DescribeConfigs uses for it; lower is stronger."""
+    """Where a value comes from, with the code DescribeConfigs uses for it."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Changing settings of topics and brokers: from a wish and the image to records. Pure.
+"""Changing settings of topics, brokers and groups: from a wish and the image to records. Pure.
 
 The rules and their messages are Kafka's.
 """
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from penstock.config.broker import BrokerSettings, broker_keys
 from penstock.config.definition import InvalidConfig, Key, KeyType, keys, parse, to_text
+from penstock.config.group import GroupConfig, check_limits, group_config
 from penstock.config.topic import TopicConfig, topic_config
 from penstock.controller.topics import check_name
 from penstock.metadata.image import Image, ResourceType
@@ -50,6 +51,8 @@ def change_configs(
         return _change_topic(image, settings, name, changes)
     if resource_type == ResourceType.BROKER:
         return _change_broker(image, settings, name, changes)
+    if resource_type == ResourceType.GROUP:
+        return _change_group(image, settings, name, changes)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
 
 
@@ -101,6 +104,25 @@ def _change_broker(image: Image, settings: BrokerSettings, broker: str, changes:
             except InvalidConfig as error:
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
     return _records(ResourceType.BROKER, broker, current, texts)
+
+
+def _change_group(image: Image, settings: BrokerSettings, group_id: str, changes: list[Change]) -> list[Any]:
+    """A group need not exist to have settings."""
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    current = image.config(ResourceType.GROUP, group_id)
+    known = keys(GroupConfig)
+    texts = {
+        change.name: _new_value(change, known.get(change.name), current.get(change.name, "")) for change in changes
+    }
+    if unknown := [name for name, text in texts.items() if text is not None and name not in known]:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown[0]}")
+    after = {key: value for key, value in {**current, **texts}.items() if value is not None}
+    try:
+        check_limits(settings.broker, group_config(settings.broker, after), after)
+    except InvalidConfig as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return _records(ResourceType.GROUP, group_id, current, texts)
 
 
 def _check_broker_id(image: Image, text: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from penstock.background import Background
 from penstock.clock import Clock
 from penstock.config.broker import BrokerConfig
+from penstock.config.group import GroupConfig, group_config
 from penstock.coordination.appends import Committing, after, when_done
 from penstock.coordination.shards import Shards
 from penstock.group import heartbeat as heartbeats
@@ -35,7 +36,7 @@ from penstock.group.heartbeat import Heartbeat
 from penstock.group.offsets import tombstones
 from penstock.group.records import GroupMetadataKey, GroupRecord, decode_record
 from penstock.group.shard import Group, Shard, is_without_members
-from penstock.metadata.image import Delta, Image
+from penstock.metadata.image import Delta, Image, ResourceType
 from penstock.replica.replicas import Replicas
 from penstock.wire.errors import ApiError, ErrorCode
 from penstock.wire.messages.join_group import JoinGroupResponse
@@ -103,7 +104,7 @@ class GroupCoordinator:
                 group.begin_sessions(now_ms)
                 self._arm(shard, group, group.wake_ms)
             else:
-                group.begin_sessions(now_ms, self._config().group_consumer_session_timeout_ms)
+                group.begin_sessions(now_ms, self.settings(group.group_id).consumer_session_timeout_ms)
                 self._arm(shard, group, group.timers.next_ms)
         logger.info("loaded %s: %d groups", shard.partition.name, len(shard.groups))
 
@@ -120,6 +121,9 @@ class GroupCoordinator:
     def shard(self, group_id: str) -> Shard:
         """Where a group lives, if that is here and loaded."""
         return self.shards.of(group_id)
+
+    def settings(self, group_id: str) -> GroupConfig:
+        return group_config(self._config(), self._image().config(ResourceType.GROUP, group_id))
 
     # ---- appending ----
 
@@ -309,7 +313,7 @@ class GroupCoordinator:
         return future
 
     def _touch(self, shard: Shard, group: ConsumerGroup, member_id: str) -> None:
-        group.touch(member_id, self._now_ms(), self._config().group_consumer_session_timeout_ms)
+        group.touch(member_id, self._now_ms(), self.settings(group.group_id).consumer_session_timeout_ms)
         deadline_ms = group.timers.session.get(member_id)
         if deadline_ms is not None:
             revocation = group.timers.revocation.get(member_id)

@@ -1,11 +1,17 @@
-"""DescribeConfigs (32), versions 0-4: every setting of topics and brokers, with its source and synonyms."""
+"""DescribeConfigs (32), versions 0-4: every setting of topics, brokers and groups, with its source and synonyms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from penstock.broker.config_answers import Entry, broker_entries, cluster_default_entries, topic_entries
+from penstock.broker.config_answers import (
+    Entry,
+    broker_entries,
+    cluster_default_entries,
+    group_entries,
+    topic_entries,
+)
 from penstock.config.broker import Source
 from penstock.controller.topics import check_name
 from penstock.metadata.image import ResourceType
@@ -59,6 +65,10 @@ def _entries(broker: Broker, resource_type: int, name: str) -> Iterable[Entry]:
                 f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {name}",
             )
         return broker_entries(broker.settings)
+    if resource_type == ResourceType.GROUP:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return group_entries(broker.settings, broker.image.config(ResourceType.GROUP, name))
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 

@@ -50,7 +50,7 @@ def handle(broker: Broker, request: ConsumerGroupHeartbeatRequest, call: Call) -
         response = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=broker.config.group_consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=broker.groups.settings(request.group_id).consumer_heartbeat_interval_ms,
         )
         if is_told:
             response.assignment = Assignment(
