@@ -800,6 +800,7 @@ def test_versions_and_features_are_announced(client: Client) -> None:
     assert announced[ApiKey.METADATA] == (0, 13)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert finalized["metadata.version"] == 30
+    assert finalized["group.version"] == 1
 
 
 @pytest.mark.parametrize("name", ["", "bad name", "-x"])

@@ -30,11 +30,17 @@ PRODUCER_ID_BLOCK = 1000
 # What the records and files are compatible with: metadata.version 4.3-IV0.
 METADATA_VERSION = 30
 TRANSACTION_VERSION = 2  # a new epoch for every transaction (KIP-890)
+GROUP_VERSION = 1  # groups of the consumer protocol (KIP-848)
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    "group.version": (0, GROUP_VERSION),
     "metadata.version": (7, METADATA_VERSION),
     "transaction.version": (0, TRANSACTION_VERSION),
 }
-_FIRST_LEVELS = {"metadata.version": METADATA_VERSION, "transaction.version": TRANSACTION_VERSION}
+_FIRST_LEVELS = {
+    "group.version": GROUP_VERSION,
+    "metadata.version": METADATA_VERSION,
+    "transaction.version": TRANSACTION_VERSION,
+}
 
 
 class Controller:
