@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TEST_PROCESSES ?= auto
 KERNEL := $(wildcard src/penstock/*/*.pyx src/penstock/*/*.pxd src/penstock/*/*.h)
 
 .PHONY: setup demo test bench chaos lint clean
@@ -25,7 +26,7 @@ demo: setup
 
 test: setup
 	@scripts/need java
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 --dist loadfile
 
 bench: setup
 	@scripts/need java

@@ -201,17 +201,18 @@ def _send(broker: RunningBroker, topic: str, *records: tuple[str, str]) -> None:
 
 
 def test_an_application_runs_is_asked_stopped_and_reset(
-    run: Command, broker: RunningBroker, write: Callable[[str], str], tmp_path: Path
+    run: Command, broker: RunningBroker, unique: Callable[[str], str], write: Callable[[str], str], tmp_path: Path
 ) -> None:
-    program = write(_PROGRAM.format(name="cycle", state=str(tmp_path / "state")))
+    name = unique("cycle")
+    program = write(_PROGRAM.format(name=name, state=str(tmp_path / "state")))
     here, log = ("--state-dir", str(tmp_path / "state")), tmp_path / "log"
     with Admin(broker.bootstrap) as admin:
-        for topic in ("cycle-lines", "cycle-out"):
+        for topic in (f"{name}-lines", f"{name}-out"):
             admin.create_topic(topic, config={"retention.ms": "-1"})
-    _send(broker, "cycle-lines", ("a", "x"), ("a", "y"), ("b c", "z"))
+    _send(broker, f"{name}-lines", ("a", "x"), ("a", "y"), ("b c", "z"))
 
     def counted(key: str) -> int | None:
-        result = run.run("stream", "query", "cycle", "counts", key, "--json", *here)
+        result = run.run("stream", "query", name, "counts", key, "--json", *here)
         rows = json.loads(result.out)["rows"] if result.code == 0 else []
         return rows[0]["value"] if rows else None
 
@@ -219,36 +220,36 @@ def test_an_application_runs_is_asked_stopped_and_reset(
     with _running(*options, log=log) as process:
         _wait_until(lambda: counted("a") == 2, log)
         (listed,) = run.json("stream", "list", *here)
-        assert (listed["application"], listed["state"]) == ("cycle", "running")
-        shown = run("stream", "query", "cycle", "counts", *here)
+        assert (listed["application"], listed["state"]) == (name, "running")
+        shown = run("stream", "query", name, "counts", *here)
         assert [line.split() for line in shown.lines[2:]] == [["a", "2"], ["b", "c", "1"]]
         assert "0 records behind as of" in shown.err
-        _wait_until(lambda: run.json("stream", "query", "cycle", "last", *here)["rows"] != [], log)
-        (window,) = run.json("stream", "query", "cycle", "last", "a", "--start", "0", "--end", "0", *here)["rows"]
+        _wait_until(lambda: run.json("stream", "query", name, "last", *here)["rows"] != [], log)
+        (window,) = run.json("stream", "query", name, "last", "a", "--start", "0", "--end", "0", *here)["rows"]
         assert (window["key"], window["value"]) == ({"key": "a", "start": 0, "end": 60_000}, "Y")
         assert {row["name"] for row in run.json("stream", "query", program)} == {"counts", "last"}
-        assert "there is no store 'x'" in run.fails("stream", "query", "cycle", "x", *here, code=1)
+        assert "there is no store 'x'" in run.fails("stream", "query", name, "x", *here, code=1)
         assert "is running" in run.fails("stream", "reset", program, "--yes", code=1)
         with _running(*options, log=tmp_path / "second") as second:
             assert second.wait(120) == 2
-        assert "application cycle runs as process" in (tmp_path / "second").read_text()
-        assert "cycle has stopped" in run("stream", "stop", "cycle", *here).out
+        assert f"application {name} runs as process" in (tmp_path / "second").read_text()
+        assert f"{name} has stopped" in run("stream", "stop", name, *here).out
         assert process.wait(60) == 0
-    assert "cycle-counts: batch 0, 3 rows in" in log.read_text()
+    assert f"{name}-counts: batch 0, 3 rows in" in log.read_text()
 
-    told = run.json("stream", "reset", "cycle", "--dry-run", *here)
-    assert set(told["topics"]) == {"cycle-counts-changelog", "cycle-last-changelog"}
-    assert {"cycle-counts", "cycle-counts.batches"} <= set(told["groups"])
-    assert "Say so with --yes" in run.run("stream", "reset", "cycle", *here).err
-    told = run("stream", "reset", "cycle", "--yes", *here).err
-    assert "Topics it writes for others are left as they are: cycle-out." in told
+    told = run.json("stream", "reset", name, "--dry-run", *here)
+    assert set(told["topics"]) == {f"{name}-counts-changelog", f"{name}-last-changelog"}
+    assert {f"{name}-counts", f"{name}-counts.batches"} <= set(told["groups"])
+    assert "Say so with --yes" in run.run("stream", "reset", name, *here).err
+    told = run("stream", "reset", name, "--yes", *here).err
+    assert f"Topics it writes for others are left as they are: {name}-out." in told
     with Admin(broker.bootstrap) as admin:
-        assert [name for name in admin.list_topics() if name.startswith("cycle")] == ["cycle-lines", "cycle-out"]
+        assert [topic for topic in admin.list_topics() if topic.startswith(name)] == [f"{name}-lines", f"{name}-out"]
     assert run.json("stream", "list", *here) == []
 
-    _send(broker, "cycle-lines", ("a", "x"))
+    _send(broker, f"{name}-lines", ("a", "x"))
     with _running(*options, log=log) as process:
         _wait_until(lambda: counted("a") == 3, log)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    assert "cycle has stopped; it goes on from here" in log.read_text()
+    assert f"{name} has stopped; it goes on from here" in log.read_text()
