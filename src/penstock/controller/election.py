@@ -41,6 +41,11 @@ def on_registration(image: Image, broker_id: int, *, was_clean: bool) -> list[An
     return records
 
 
+def _is_active(image: Image, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.is_active
+
+
 def elect(image: Image, name: str, index: int, kind: Election) -> list[Any]:
     """The records that give a partition the leader that is asked for (Kafka: ReplicationControlManager.electLeader)."""
     topic = image.topics.get(name)
@@ -51,7 +56,7 @@ def elect(image: Image, name: str, index: int, kind: Election) -> list[Any]:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     if state.leader == state.replicas[0] if kind is Election.PREFERRED else state.has_leader:
         raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    active = [broker_id for broker_id in state.replicas if image.brokers[broker_id].is_active]
+    active = [broker_id for broker_id in state.replicas if _is_active(image, broker_id)]
     change = PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index)
     if kind is Election.PREFERRED:
         if state.replicas[0] not in active or state.replicas[0] not in state.isr:

@@ -47,7 +47,11 @@ def reassign(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {len(state.replicas)} to {len(replicas)}",
         )
-    assert set(replicas) == set(state.replicas), "partitions cannot move while there is one broker"
+    if set(replicas) != set(state.replicas):  # a broker that is registered and not there: of a cluster that once was
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Partition {name}-{index} cannot move to {list(replicas)}: there is only one broker.",
+        )
     if tuple(replicas) == state.replicas:
         return []
     return [PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, replicas=list(replicas))]
