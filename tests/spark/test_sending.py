@@ -91,6 +91,13 @@ def test_what_fails_on_the_way_is_there_once_and_in_order(broker: RunningBroker,
     assert written(broker) == in_order()
 
 
+@pytest.mark.parametrize("code", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"])
+def test_first_batches_that_are_refused_for_a_moment_are_still_the_first(broker: RunningBroker, code: str) -> None:
+    broker.faults.error("Produce", code=code, times=PARTITIONS)
+    assert write_at_least_once(target(broker), rows()) == ROWS
+    assert written(broker) == in_order()
+
+
 def test_tasks_that_write_as_one_producer_keep_their_order_while_connections_are_lost(broker: RunningBroker) -> None:
     tasks = 3
     with Cluster(broker.bootstrap) as cluster:

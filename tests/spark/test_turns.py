@@ -17,6 +17,14 @@ from penstock.spark.turns import TaskTurns, Turn, Turns, TurnServer
 PLACES = 3
 
 
+def begun() -> Turns:
+    """Turns where the first batch of the first place, of one record, is there."""
+    turns = Turns(PLACES)
+    turns.ask(1, 0, 1)
+    turns.done(1, 0)
+    return turns
+
+
 def test_numbers_follow_each_other_in_each_place() -> None:
     turns = Turns(PLACES)
     assert turns.ask(1, 0, 10) == [Turn(1, 0, 0)]
@@ -42,22 +50,31 @@ def test_who_waits_longest_is_next() -> None:
     assert not turns.has_or_awaits(1)
 
 
-def test_a_task_has_several_turns_in_a_place_if_nobody_asked_in_between() -> None:
+def test_the_first_batch_of_a_place_goes_alone() -> None:
     turns = Turns(PLACES)
     assert turns.ask(1, 0, 10) == [Turn(1, 0, 0)]
-    assert turns.ask(1, 0, 10) == [Turn(1, 0, 10)]
+    assert turns.ask(1, 0, 10) == []
+    assert turns.ask(1, 0, 10) == []
+    assert turns.ask(1, 1, 10) == [Turn(1, 1, 0)]
+    assert turns.done(1, 0) == [Turn(1, 0, 10), Turn(1, 0, 20)]
+
+
+def test_a_task_has_several_turns_in_a_place_if_nobody_asked_in_between() -> None:
+    turns = begun()
+    assert turns.ask(1, 0, 10) == [Turn(1, 0, 1)]
+    assert turns.ask(1, 0, 10) == [Turn(1, 0, 11)]
     assert turns.ask(2, 0, 5) == []
     assert turns.ask(2, 0, 5) == []
     assert turns.ask(1, 0, 10) == []
     assert turns.done(1, 0) == []
-    assert turns.done(1, 0) == [Turn(2, 0, 20), Turn(2, 0, 25)]
+    assert turns.done(1, 0) == [Turn(2, 0, 21), Turn(2, 0, 26)]
 
 
 def test_no_more_batches_are_under_way_than_a_partition_would_know_again() -> None:
-    turns = Turns(PLACES)
+    turns = begun()
     given = [len(turns.ask(1, 0, 1)) for _ in range(7)]
     assert given == [1, 1, 1, 1, 1, 0, 0]
-    assert turns.done(1, 0) == [Turn(1, 0, 5)]
+    assert turns.done(1, 0) == [Turn(1, 0, 6)]
 
 
 def test_numbers_begin_again_behind_the_largest() -> None:

@@ -4,7 +4,9 @@ A partition takes the batches of a producer only in the order of their sequence 
 partitions at once. So the driver hands out turns: who has one for a partition knows its batch's number, sends it, and
 gives the turn back when the batch is acknowledged. Rows are written by the task that has them, wherever they go. A task
 may ask for many turns, and uses each as soon as it has it, whatever becomes of the others: so nobody waits for ever. It
-has several turns for one partition at once if nobody else has asked in between: its batches go one way, in order.
+has several turns for one partition at once if nobody else has asked in between: its batches go one way, in order. The
+first batch of a partition goes alone: a leader that has not heard of the producer takes any number for its first, so if
+the first batch failed for a moment, those behind it would be there without it, and it could never follow.
 
 A task's part is written by one attempt or not at all: the first attempt that comes here is the only one. If one of the
 tasks fails, all do; the driver then begins the batch anew, as another producer epoch.
@@ -73,6 +75,7 @@ class Turns:
         if held is None or not held.is_held_by(task):
             raise ValueError(f"it is not the turn of task {task} in place {place}")
         held.under_way -= 1
+        held.has_begun = True
         return self._given(place)
 
     def _given(self, place: int) -> list[Turn]:
@@ -88,11 +91,12 @@ class _Place:
     next_number: int = 0
     writer: int = -1
     under_way: int = 0  # turns that it has
+    has_begun: bool = False  # its first batch is acknowledged
     waiting: deque[tuple[int, int]] = field(default_factory=deque)  # tasks, and how many records each has
 
     def given(self) -> Iterator[tuple[int, int]]:
         """Give turns to those who wait longest, as long as they are one task's: who has them, and their numbers."""
-        while self.waiting and self.under_way < _UNDER_WAY_MAX:
+        while self.waiting and self.under_way < (_UNDER_WAY_MAX if self.has_begun else 1):
             task, count = self.waiting[0]
             if self.under_way and task != self.writer:
                 return
