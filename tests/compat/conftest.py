@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from penstock.client.connection import Connection
+from tests.compat.test_protocol import Client
 from tests.support.systems import System
 
 
@@ -14,3 +15,15 @@ from tests.support.systems import System
 def connection(system: System) -> Iterator[Connection]:
     with system.connect() as made:
         yield made
+
+
+@pytest.fixture
+def client(system: System) -> Iterator[Client]:
+    made = Client(system)
+    yield made
+    made.connection.close()
+
+
+@pytest.fixture
+def group(unique: Callable[[str], str]) -> str:
+    return unique("group")

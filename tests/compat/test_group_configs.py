@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -31,17 +30,9 @@ SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval
 DYNAMIC_GROUP, STATIC_BROKER, DEFAULT = 8, 4, 5
 
 
-@pytest.fixture
-def client(system: System) -> Iterator[Client]:
+@pytest.fixture(autouse=True)
+def coordinator(system: System) -> None:
     wait_for_coordinator(system)
-    made = Client(system)
-    yield made
-    made.connection.close()
-
-
-@pytest.fixture
-def group(unique: Callable[[str], str]) -> str:
-    return unique("group")
 
 
 def alter(client: Client, group: str, *changes: tuple[str, int, str | None]) -> tuple[int, str | None]:

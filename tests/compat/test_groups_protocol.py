@@ -93,11 +93,6 @@ def client(system: System) -> Iterator[Client]:
 
 
 @pytest.fixture
-def group(unique: Callable[[str], str]) -> str:
-    return unique("group")
-
-
-@pytest.fixture
 def classic(client: Client, group: str) -> Iterator[Callable[..., ClassicMember]]:
     """Makes members of the test's group that speak the classic protocol."""
     made: list[ClassicMember] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,13 +27,6 @@ from tests.support.systems import NODE_ID, System
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 
 Outcome = tuple[int, int, str | None]  # of a partition: its index, error, message
-
-
-@pytest.fixture
-def client(system: System) -> Iterator[Client]:
-    made = Client(system)
-    yield made
-    made.connection.close()
 
 
 # ---- leaders ----

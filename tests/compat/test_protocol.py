@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -105,13 +105,6 @@ def fetch_request(
     partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=partition_max)
     settings: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "session_epoch": -1, **options}
     return FetchRequest(topics=[FetchTopic(topic=topic, partitions=[partition])], **settings)
-
-
-@pytest.fixture
-def client(system: System) -> Iterator[Client]:
-    made = Client(system)
-    yield made
-    made.connection.close()
 
 
 def batch_of(count: int = 1, size: int = 10, **options: Any) -> bytearray:
