@@ -404,9 +404,10 @@ class Report:
             "# Penstock beside Apache Kafka",
             "",
             f"Apache Kafka {KAFKA_VERSION} (KRaft, one node, defaults), {platform.machine()}, Python "
-            f"{platform.python_version()}, two cores. Medians of one to seven rounds, the systems alternating in each "
-            "scenario; the ratio is the median of the rounds' ratios. A run in which the machine's host kept more than "
-            "a tenth of the processor time is made again, for up to a minute; then the one with the least loss counts. "
+            f"{platform.python_version()}, {os.cpu_count()} cores. Medians of one to seven rounds, the systems "
+            "alternating in each scenario; the ratio is the median of the rounds' ratios. A run in which the machine's "
+            "host kept more than a tenth of the processor time is made again, for up to a minute; then the one with "
+            "the least loss counts. "
             "Made by `make bench`.",
             "",
             *self._table("Kafka", is_of_connectors=False),
